@@ -1,0 +1,20 @@
+"""The one decorator for compiled functions."""
+
+from collections.abc import Callable
+from typing import Any
+
+from numba import njit
+
+
+def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile on first use, release the GIL, keep the machine code on disk where possible.
+
+    Where neither the installation nor a cache directory can be written, numba refuses
+    ``cache=True``; the kernels are then compiled anew in each process. Setting
+    ``NUMBA_CACHE_DIR`` to a writable directory avoids that.
+    """
+    options = {"nogil": True, "error_model": "numpy"}
+    try:
+        return njit(cache=True, **options)(function)
+    except RuntimeError:
+        return njit(**options)(function)

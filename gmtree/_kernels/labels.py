@@ -1,0 +1,33 @@
+"""Numbering of labels by hashing, in order of first appearance."""
+
+import numpy as np
+
+from gmtree._kernels._jit import kernel
+
+
+@kernel
+def factorize(keys, table, codes, first):
+    """codes[k] = number of keys[k] among the distinct keys; returns how many there are.
+
+    `first[c]` becomes the row where code c appeared first. `table` holds -1 and its length is
+    a power of two above the number of keys: open addressing with linear probing.
+    """
+    mask = np.uint64(table.size - 1)
+    distinct = 0
+    for k in range(keys.size):
+        # Multiplying by an odd constant spreads neighbouring keys over the high bits.
+        mixed = np.uint64(keys[k]) * np.uint64(0x9E3779B97F4A7C15)
+        slot = (mixed ^ (mixed >> np.uint64(32))) & mask
+        while True:
+            code = table[slot]
+            if code < 0:
+                table[slot] = distinct
+                first[distinct] = k
+                codes[k] = distinct
+                distinct += 1
+                break
+            if keys[first[code]] == keys[k]:
+                codes[k] = code
+                break
+            slot = (slot + np.uint64(1)) & mask
+    return distinct

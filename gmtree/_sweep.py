@@ -1,0 +1,274 @@
+"""How a sweep over a tree is laid out in memory and shared between threads.
+
+A `Layout` says in which order positions are visited and where that order may be cut; the
+functions below run the kernels of `gmtree._kernels.sweeps` over it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gmtree import _validate as check
+from gmtree._kernels import sweeps
+
+# Below this many nodes a level is done by one thread: handing over a piece costs some
+# 20 microseconds, the time of about 20,000 nodes.
+SMALLEST_SHARED_LEVEL = 1 << 16
+# A sweep is bound by memory, which a few cores already use up.
+MOST_THREADS = 8
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The positions of a sweep: parents before children, the root at position 0.
+
+    Attributes
+    ----------
+    parent : array of unsigned int
+        Position of each position's parent; the root's entry is never read.
+    order : array of unsigned int or None
+        The caller's node at each position; None where position and node are the same.
+    n_inner : int
+        Positions from here on are leaves.
+    segments : tuple of (start, stop, can_be_shared)
+        Consecutive ranges that cover positions 1 to n. A shared range is one whole level,
+        whose nodes do not depend on each other.
+    """
+
+    parent: np.ndarray
+    order: np.ndarray | None
+    n_inner: int
+    segments: tuple[tuple[int, int, bool], ...]
+
+    @property
+    def n(self) -> int:
+        return self.parent.size
+
+    def pieces(self, start: int, stop: int, threads: int) -> list[tuple[int, int]]:
+        """Cut a level into ranges of about equal length, never between two siblings."""
+        cuts = [start]
+        for k in range(1, threads):
+            cut = start + (stop - start) * k // threads
+            # Parents ascend within a level, so the end of a family is found by bisection.
+            family = self.parent[cut - 1]
+            cut += int(np.searchsorted(self.parent[cut:stop], family, side="right"))
+            if cuts[-1] < cut < stop:
+                cuts.append(cut)
+        return list(zip(cuts, [*cuts[1:], stop], strict=True))
+
+
+def segment_levels(level_start: np.ndarray, n_inner: int) -> tuple[tuple[int, int, bool], ...]:
+    """Merge runs of short levels; keep each long level, and the first leaf, as a boundary."""
+    sizes = np.diff(level_start)
+    long = np.flatnonzero(sizes >= SMALLEST_SHARED_LEVEL)
+    bounds = {1, n_inner, int(level_start[-1])}
+    bounds.update(level_start[long].tolist(), level_start[long + 1].tolist())
+    starts = sorted(b for b in bounds if b >= 1)
+    shared = set(level_start[long].tolist())
+    return tuple((a, b, a in shared) for a, b in zip(starts, starts[1:], strict=False))
+
+
+def usable_threads(threads: int | None) -> int:
+    """The number asked for, or the cores this process may use, up to where they help."""
+    if threads is not None:
+        return threads
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on this operating system
+        cores = os.cpu_count() or 1
+    return min(cores, MOST_THREADS)
+
+
+Run = Callable[..., None]
+
+
+@contextmanager
+def team(layout: Layout, threads: int | None) -> Iterator[Run]:
+    """Give a function `run(kernel, args, segment)` that shares long levels between threads.
+
+    The threads live as long as the sweep: no pool outlives it to be lost in a fork.
+    """
+    count = usable_threads(threads)
+    if count == 1 or not any(shared for _, _, shared in layout.segments):
+        yield lambda kernel, args, segment: kernel(*args, segment[0], segment[1])
+        return
+    with ThreadPoolExecutor(count - 1) as pool:
+
+        def run(kernel: Callable[..., Any], args: tuple, segment: tuple[int, int, bool]) -> None:
+            start, stop, shared = segment
+            if not shared:
+                kernel(*args, start, stop)
+                return
+            first, *others = layout.pieces(start, stop, count)
+            waiting: list[Future] = [pool.submit(kernel, *args, *piece) for piece in others]
+            kernel(*args, *first)
+            for future in waiting:
+                future.result()
+
+        yield run
+
+
+def propagate(
+    layout: Layout,
+    v: np.ndarray,
+    out: np.ndarray,
+    node: np.ndarray | None = None,
+    edge: np.ndarray | None = None,
+    threads: int | None = None,
+) -> None:
+    """Downward: z_i = (v_i + e_i z_parent) / w_i. `out` may be `v`."""
+    kernel = sweeps.propagate if v.ndim == 1 else sweeps.propagate_columns
+    root = _root(layout)
+    out[root] = v[root] if node is None else v[root] / node[0]
+    args = (layout.parent, layout.order, node, edge, readonly(v), out)
+    with team(layout, threads) as run:
+        for segment in layout.segments:
+            run(kernel, args, segment)
+
+
+def accumulate(
+    layout: Layout,
+    v: np.ndarray,
+    out: np.ndarray,
+    node: np.ndarray | None = None,
+    edge: np.ndarray | None = None,
+    threads: int | None = None,
+) -> None:
+    """Upward: z_i = (v_i + sum of e_c z_c) / w_i. `out` may be `v`."""
+    if v.ndim == 1:
+        leaves, inner = sweeps.accumulate_leaves, sweeps.accumulate
+    else:
+        leaves, inner = sweeps.accumulate_leaves_columns, sweeps.accumulate_columns
+    if out is not v:
+        # Inner nodes are added to before they are reached; leaves are written when read.
+        known = slice(layout.n_inner) if layout.order is None else slice(None)
+        np.copyto(out[known], v[known])
+    shared_args = (layout.parent, layout.order, node, edge)
+    with team(layout, threads) as run:
+        for segment in reversed(layout.segments):
+            if segment[0] >= layout.n_inner:
+                run(leaves, (*shared_args, readonly(v), out), segment)
+            else:
+                run(inner, (*shared_args, out), segment)
+    if node is not None:
+        out[_root(layout)] /= node[0]
+
+
+def multiply(
+    layout: Layout,
+    v: np.ndarray,
+    out: np.ndarray,
+    node: np.ndarray | None = None,
+    edge: np.ndarray | None = None,
+    threads: int | None = None,
+) -> None:
+    """y_i = w_i v_i - e_i v_parent. `out` is not `v`."""
+    kernel = sweeps.multiply if v.ndim == 1 else sweeps.multiply_columns
+    root = _root(layout)
+    out[root] = v[root] if node is None else v[root] * node[0]
+    args = (layout.parent, layout.order, node, edge, readonly(v), out)
+    with team(layout, threads) as run:
+        for segment in layout.segments:
+            run(kernel, args, segment)
+
+
+def multiply_transposed(
+    layout: Layout,
+    v: np.ndarray,
+    out: np.ndarray,
+    node: np.ndarray | None = None,
+    edge: np.ndarray | None = None,
+    threads: int | None = None,
+) -> None:
+    """y_i = w_i v_i - sum of e_c v_c. `out` is not `v`."""
+    kernel = sweeps.multiply_transposed if v.ndim == 1 else sweeps.multiply_transposed_columns
+    if node is None:
+        np.copyto(out, v)
+    else:
+        weight = node if v.ndim == 1 else node[:, None]
+        if layout.order is None:
+            np.multiply(v, weight, out=out)
+        else:
+            out[layout.order] = v[layout.order] * weight
+    args = (layout.parent, layout.order, edge, readonly(v), out)
+    with team(layout, threads) as run:
+        for segment in layout.segments:
+            run(kernel, args, segment)
+
+
+Operation = Callable[[np.ndarray, np.ndarray], None]
+
+
+def deliver(
+    operation: Operation,
+    argument: str,
+    v: np.ndarray,
+    out: np.ndarray | None,
+    shape: tuple[int, ...],
+    dtype: Any,
+    *,
+    growth: int,
+    in_place: bool = False,
+) -> np.ndarray:
+    """Run a linear `operation(v, out)` into `out`, or into a new array where that is None.
+
+    The operation meets a contiguous `out` that does not overlap `v`, or is `v` itself where it
+    works in place. `growth` bounds how much larger than the largest entry a result can be.
+    """
+    if out is not None:
+        check.output("out", out, shape, dtype)
+        direct = out.flags.c_contiguous and (
+            (in_place and out is v) or not np.may_share_memory(out, v)
+        )
+        if not direct:
+            out[...] = deliver(operation, argument, v, None, shape, dtype, growth=growth)
+            return out
+    if dtype == np.int64 and v.size and _largest(v) * growth > check.INT64_MAX:
+        result = _in_halves(operation, argument, v, shape)
+        if out is None:
+            return result
+        np.copyto(out, result)
+        return out
+    if out is None:
+        out = np.empty(shape, dtype)
+    operation(v, out)
+    return out
+
+
+def _largest(v: np.ndarray) -> int:
+    return max(int(v.max()), -int(v.min()))
+
+
+def _in_halves(
+    operation: Operation, argument: str, v: np.ndarray, shape: tuple[int, ...]
+) -> np.ndarray:
+    """Exact integer result by its upper and lower 32 bits, each of which cannot overflow."""
+    low, high = np.empty(shape, np.int64), np.empty(shape, np.int64)
+    operation(v & 0xFFFFFFFF, low)
+    operation(v >> 32, high)
+    high += low >> 32
+    bad = np.flatnonzero((abs(high * 2 + 1) > 2**32).reshape(shape[0], -1).any(axis=1))
+    if bad.size:
+        raise check.IntegerOverflowError(
+            f"Argument '{argument}' must have sums that fit into 64-bit integers; "
+            f"that at node {bad[0]} does not."
+        )
+    return (high << 32) | (low & 0xFFFFFFFF)
+
+
+def readonly(array: np.ndarray) -> np.ndarray:
+    """A read-only view, so that a kernel meets one kind of input and compiles once."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _root(layout: Layout) -> int:
+    return 0 if layout.order is None else int(layout.order[0])

@@ -1,0 +1,430 @@
+"""The matrices of a tree, as operators: products and solves are sweeps, nothing is stored twice."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gmtree import _sweep
+from gmtree import _validate as check
+from gmtree.tree import Tree
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+    from scipy.sparse.linalg import LinearOperator
+
+
+class TreeMatrix(ABC):
+    """What every matrix here can do: ``A @ v``, ``A.T``, ``tocsr()``, ``toarray()``."""
+
+    # numpy must leave `array @ A` to us rather than try it element by element.
+    __array_ufunc__ = None
+
+    shape: tuple[int, int]
+    dtype: np.dtype
+
+    @property
+    @abstractmethod
+    def nnz(self) -> int:
+        """Number of non-zero entries."""
+
+    @abstractmethod
+    def _multiply(self, v: np.ndarray) -> np.ndarray: ...
+
+    @abstractmethod
+    def _multiply_transposed(self, v: np.ndarray) -> np.ndarray: ...
+
+    @abstractmethod
+    def tocsr(self) -> csr_array:
+        """The matrix in compressed sparse row format, a `scipy.sparse.csr_array`."""
+
+    @property
+    def T(self) -> Transposed:
+        """The transpose: a view that swaps the two products."""
+        return Transposed(self)
+
+    def __matmul__(self, v: Any) -> np.ndarray:
+        return self._multiply(check.values("v", v, self.shape[1], per="column"))
+
+    def __rmatmul__(self, v: Any) -> np.ndarray:
+        return (self.T @ np.asarray(v).T).T
+
+    def toarray(self) -> np.ndarray:
+        """The matrix as a dense array, for small trees and for looking at."""
+        return self.tocsr().toarray()
+
+    def aslinearoperator(self) -> LinearOperator:
+        """The matrix for scipy's iterative solvers, a `scipy.sparse.linalg.LinearOperator`."""
+        from scipy.sparse.linalg import LinearOperator
+
+        # scipy probes with integers; the operator's type says real numbers come out.
+        def forward(v: np.ndarray) -> np.ndarray:
+            return self @ np.asarray(v, dtype=np.result_type(v, self.dtype))
+
+        def backward(v: np.ndarray) -> np.ndarray:
+            return self.T @ np.asarray(v, dtype=np.result_type(v, self.dtype))
+
+        return LinearOperator(
+            self.shape,
+            matvec=forward,
+            rmatvec=backward,
+            matmat=forward,
+            rmatmat=backward,
+            dtype=self.dtype,
+        )
+
+    def __repr__(self) -> str:
+        rows, columns = self.shape
+        return f"{type(self).__name__}({rows} x {columns}, nnz={self.nnz}, dtype={self.dtype})"
+
+
+class Transposed:
+    """The transpose of a `TreeMatrix`; ``A.T.T is A``."""
+
+    __array_ufunc__ = None
+
+    def __init__(self, matrix: TreeMatrix) -> None:
+        self._matrix = matrix
+
+    @property
+    def T(self) -> TreeMatrix:
+        """The matrix this is the transpose of."""
+        return self._matrix
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self._matrix.shape[::-1]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of the entries."""
+        return self._matrix.dtype
+
+    @property
+    def nnz(self) -> int:
+        """Number of non-zero entries."""
+        return self._matrix.nnz
+
+    def __matmul__(self, v: Any) -> np.ndarray:
+        return self._matrix._multiply_transposed(check.values("v", v, self.shape[1], per="column"))
+
+    def __rmatmul__(self, v: Any) -> np.ndarray:
+        return (self._matrix @ np.asarray(v).T).T
+
+    def solve(
+        self, v: Any, *, out: np.ndarray | None = None, overwrite: bool = False
+    ) -> np.ndarray:
+        """Solve with the transpose: the upward recursion of a `GenerationMatrix`."""
+        if not isinstance(self._matrix, GenerationMatrix):
+            raise TypeError(f"A {type(self._matrix).__name__} is not square and has no solve.")
+        return self._matrix._solve(_sweep.accumulate, v, out, overwrite)
+
+    def tocsr(self) -> csr_array:
+        """The transpose in compressed sparse row format."""
+        return self._matrix.tocsr().T.tocsr()
+
+    def toarray(self) -> np.ndarray:
+        """The transpose as a dense array."""
+        return self._matrix.toarray().T
+
+    def aslinearoperator(self) -> LinearOperator:
+        """The transpose for scipy's iterative solvers."""
+        return self._matrix.aslinearoperator().T
+
+    def __repr__(self) -> str:
+        return f"{self._matrix!r}.T"
+
+
+class GenerationMatrix(TreeMatrix):
+    """The Generation Matrix G of a tree: recursions over the tree become solves with it.
+
+    ``G[i, i]`` is the weight of node i and ``G[i, parent(i)]`` minus the weight of the edge
+    from i to its parent. With nodes in canonical order G is lower triangular; here rows and
+    columns are in your own numbering.
+
+    Parameters
+    ----------
+    tree : Tree
+    node, edge : array of n non-zero reals, or one number, optional
+        Weights of nodes and of edges to the parent (the root's entry is ignored). None means
+        ones and stores nothing: the *structure matrix*.
+    threads : int, optional
+        Threads that share a sweep over a large tree; by default the cores at hand. Results
+        do not depend on it.
+
+    Notes
+    -----
+    ``G.solve(v)`` sends values down, ``z_i = (v_i + e_i z_parent) / w_i``, and
+    ``G.T.solve(v)`` up, ``z_i = (v_i + sum of e_c z_c over children) / w_i``. Each is one
+    sweep over flat arrays. Values may be ``(n,)`` or ``(n, k)``; float32 and float64 are kept,
+    and with the structure matrix integers are summed exactly, or refused where a sum does not
+    fit into 64 bits. NaN and infinity pass through as in numpy.
+
+    Examples
+    --------
+    >>> import numpy as np, gmtree as gm
+    >>> tree = gm.Tree.from_parents([-1, 0, 0, 1, 1])
+    >>> G = gm.GenerationMatrix(tree)
+    >>> G.toarray().astype(int)
+    array([[ 1,  0,  0,  0,  0],
+           [-1,  1,  0,  0,  0],
+           [-1,  0,  1,  0,  0],
+           [ 0, -1,  0,  1,  0],
+           [ 0, -1,  0,  0,  1]])
+    >>> G.T.solve(np.ones(5))  # nodes below and including each
+    array([5., 3., 1., 1., 1.])
+    >>> G.solve(np.ones(5))  # depth of each
+    array([1., 2., 2., 3., 3.])
+    """
+
+    def __init__(
+        self, tree: Tree, node: Any = None, edge: Any = None, *, threads: int | None = None
+    ) -> None:
+        if not isinstance(tree, Tree):
+            check.fail_type("tree", f"must be a Tree, not {type(tree).__name__}.")
+        self.tree = tree
+        self.shape = (tree.n, tree.n)
+        self._threads = check.threads("threads", threads)
+        self._layout = tree._natural_layout
+        node = check.weights("node", node, tree.n)
+        edge = check.weights("edge", edge, tree.n, root=tree.root)
+        given = [w for w in (node, edge) if w is not None]
+        self.dtype = np.result_type(*given) if given else np.dtype(np.float64)
+        self._node, self._edge = self._by_position(node), self._by_position(edge)
+
+    def _by_position(self, weight: np.ndarray | None) -> np.ndarray | None:
+        """Weights in the order a sweep meets them."""
+        if weight is None:
+            return None
+        order = self._layout.order
+        return _sweep.readonly((weight if order is None else weight[order]).astype(self.dtype))
+
+    def _by_node(self, weight: np.ndarray | None) -> np.ndarray:
+        if weight is None:
+            return np.ones(self.tree.n, self.dtype)
+        if self._layout.order is None:
+            return weight
+        out = np.empty_like(weight)
+        out[self._layout.order] = weight
+        return out
+
+    @property
+    def nnz(self) -> int:
+        """Number of non-zero entries, 2n - 1."""
+        return 2 * self.tree.n - 1
+
+    @property
+    def is_structure(self) -> bool:
+        """Whether all weights are one because none were given."""
+        return self._node is None and self._edge is None
+
+    @property
+    def node(self) -> np.ndarray:
+        """Weight of each node."""
+        return self._by_node(self._node)
+
+    @property
+    def edge(self) -> np.ndarray:
+        """Weight of the edge from each node to its parent; 1 at the root."""
+        return self._by_node(self._edge)
+
+    # ------------------------------------------------------------------ products and solves
+
+    def solve(
+        self, v: Any, *, out: np.ndarray | None = None, overwrite: bool = False
+    ) -> np.ndarray:
+        """Solve ``G z = v``: the downward recursion ``z_i = (v_i + e_i z_parent) / w_i``.
+
+        Parameters
+        ----------
+        v : array of shape (n,) or (n, k)
+        out : array, optional
+            Where to put the result; it may be `v`.
+        overwrite : bool
+            Put the result into `v`, which must be an array of the result's type.
+
+        Examples
+        --------
+        >>> import numpy as np, gmtree as gm
+        >>> G = gm.GenerationMatrix(gm.shapes.chain(4), edge=0.5)
+        >>> G.solve(np.array([8.0, 0, 0, 0]))
+        array([8., 4., 2., 1.])
+        """
+        return self._solve(_sweep.propagate, v, out, overwrite)
+
+    def _solve(self, sweep: Any, v: Any, out: np.ndarray | None, overwrite: bool) -> np.ndarray:
+        if overwrite:
+            if out is not None:
+                check.fail("out", "must not be given together with overwrite=True.")
+            if not isinstance(v, np.ndarray):
+                check.fail_type("v", "must be a numpy array to be overwritten.")
+            out = v
+        growth = self.tree.n if sweep is _sweep.accumulate else self.tree.height
+        return self._run(sweep, v, out, growth, in_place=True)
+
+    def _run(
+        self, sweep: Any, v: Any, out: np.ndarray | None, growth: int, *, in_place: bool
+    ) -> np.ndarray:
+        given = v
+        v = check.values("v", v, self.tree.n)
+        dtype = v.dtype if self.is_structure else np.result_type(v, self.dtype)
+        if v.dtype != dtype:
+            v = v.astype(dtype)
+        # The caller's own array is overwritten only where no copy had to be made of it.
+        if out is given and isinstance(given, np.ndarray) and np.shares_memory(v, given):
+            v = out if out.flags.c_contiguous and out.dtype == dtype else v
+
+        def operation(v: np.ndarray, out: np.ndarray) -> None:
+            sweep(self._layout, v, out, self._node, self._edge, self._threads)
+
+        return _sweep.deliver(
+            operation, "v", v, out, v.shape, dtype, growth=growth, in_place=in_place
+        )
+
+    def _multiply(self, v: np.ndarray) -> np.ndarray:
+        return self._run(_sweep.multiply, v, None, 2, in_place=False)
+
+    def _multiply_transposed(self, v: np.ndarray) -> np.ndarray:
+        return self._run(_sweep.multiply_transposed, v, None, self.tree.n, in_place=False)
+
+    # ------------------------------------------------------------------ other forms
+
+    def tocsr(self) -> csr_array:
+        """G as a `scipy.sparse.csr_array`, rows and columns by node."""
+        from scipy.sparse import csr_array
+
+        tree, n = self.tree, self.tree.n
+        indptr = np.arange(0, 2 * n + 1, 2, dtype=check.index_dtype(2 * n))
+        indptr[tree.root + 1 :] -= 1
+        indices = np.empty(2 * n - 1, dtype=indptr.dtype)
+        data = np.empty(2 * n - 1, dtype=self.dtype)
+        # Each row holds the diagonal and the parent; sorted columns put the smaller first.
+        child = np.flatnonzero(tree.parent >= 0)
+        above = tree.parent[child]
+        parent_first = above < child
+        place = indptr[child]
+        diagonal_place = indptr[:-1].copy()
+        diagonal_place[child] += parent_first
+        indices[diagonal_place] = np.arange(n)
+        data[diagonal_place] = self.node
+        indices[place + ~parent_first] = above
+        data[place + ~parent_first] = -self.edge[child]
+        return csr_array((data, indices, indptr), shape=self.shape)
+
+    def submatrix(self, k: int) -> GenerationMatrix:
+        """The Generation Matrix of the k-order subtree, with the weights of its nodes.
+
+        In canonical numbering it is the leading block of G.
+        """
+        subtree = self.tree.subtree(k)
+        kept = np.sort(self.tree.order[: subtree.n])
+        node = None if self._node is None else self.node[kept]
+        edge = None if self._edge is None else self.edge[kept]
+        return GenerationMatrix(subtree, node, edge, threads=self._threads)
+
+    def is_similar(self, other: GenerationMatrix) -> bool:
+        """Whether both have their non-zero entries in the same places.
+
+        That is, whether they belong to trees of the same structure and numbering.
+        """
+        if not isinstance(other, GenerationMatrix):
+            check.fail_type("other", f"must be a GenerationMatrix, not {type(other).__name__}.")
+        return np.array_equal(self.tree.parent, other.tree.parent)
+
+
+class ConstraintMatrix(TreeMatrix):
+    """The consistency constraints M of a tree: ``M.T @ v`` is zero where v is consistent.
+
+    One row per node and one column per inner node, in the order of ``tree.internal``:
+    ``(M.T @ v)[j]`` is the value of inner node j minus the sum of its children. M consists of
+    those columns of the structure matrix.
+
+    Examples
+    --------
+    >>> import numpy as np, gmtree as gm
+    >>> M = gm.ConstraintMatrix(gm.Tree.from_parents([-1, 0, 0, 1, 1]))
+    >>> M.T @ np.array([35, 30, 5, 10, 21])
+    array([ 0, -1])
+    """
+
+    def __init__(self, tree: Tree, *, threads: int | None = None) -> None:
+        self._structure = GenerationMatrix(tree, threads=threads)
+        self.tree = tree
+        self.shape = (tree.n, tree.n_internal)
+        self.dtype = self._structure.dtype
+        self._columns = MappingMatrix(tree.internal, tree.n)
+
+    @property
+    def nnz(self) -> int:
+        """Number of non-zero entries: one per inner node, one per edge."""
+        return self.tree.n_internal + self.tree.n - 1
+
+    def _multiply(self, v: np.ndarray) -> np.ndarray:
+        return self._structure @ (self._columns.T @ v)
+
+    def _multiply_transposed(self, v: np.ndarray) -> np.ndarray:
+        return self._columns @ (self._structure.T @ v)
+
+    def tocsr(self) -> csr_array:
+        """M as a `scipy.sparse.csr_array`."""
+        return self._structure.tocsr()[:, self.tree.internal].tocsr()
+
+
+class MappingMatrix(TreeMatrix):
+    """The mapping matrix H of an index: ``H @ v`` picks ``v[index]``, ``H.T @ x`` puts it back.
+
+    Parameters
+    ----------
+    index : array of distinct int in 0..n-1
+    n : int
+        Number of columns.
+
+    Examples
+    --------
+    >>> import numpy as np, gmtree as gm
+    >>> H = gm.MappingMatrix([2, 0], 4)
+    >>> H @ np.array([10, 11, 12, 13]), H.T @ np.array([5, 6])
+    (array([12, 10]), array([6, 0, 5, 0]))
+    """
+
+    def __init__(self, index: Any, n: int) -> None:
+        n = check.count("n", n, least=1)
+        index = np.asarray(index)
+        if index.size:
+            index = check.integer_vector("index", index)
+        check.node_numbers("index", index, n)
+        index = index.astype(check.index_dtype(n))
+        if index.size:
+            counts = np.bincount(index)
+            if counts.max() > 1:
+                check.fail(
+                    "index", f"must hold distinct numbers; {counts.argmax()} is there twice."
+                )
+        index.flags.writeable = False
+        self.index = index
+        self.shape = (index.size, n)
+        self.dtype = np.dtype(np.float64)
+
+    @property
+    def nnz(self) -> int:
+        """Number of non-zero entries, one per row."""
+        return self.index.size
+
+    def _multiply(self, v: np.ndarray) -> np.ndarray:
+        return v[self.index]
+
+    def _multiply_transposed(self, v: np.ndarray) -> np.ndarray:
+        out = np.zeros((self.shape[1], *v.shape[1:]), v.dtype)
+        out[self.index] = v
+        return out
+
+    def tocsr(self) -> csr_array:
+        """H as a `scipy.sparse.csr_array`."""
+        from scipy.sparse import csr_array
+
+        rows = self.shape[0]
+        ones = np.ones(rows, self.dtype)
+        return csr_array((ones, self.index, np.arange(rows + 1)), shape=self.shape)

@@ -1,0 +1,801 @@
+"""`Tree`: a rooted tree as flat, frozen arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gmtree import _labels, _sweep
+from gmtree import _validate as check
+from gmtree._kernels import order as kernels
+
+_CYCLE_SHOWN = 8
+
+
+class Tree:
+    """A rooted tree of any shape, in the caller's own numbering.
+
+    Build one with :meth:`from_parents`, :meth:`from_edges`, :meth:`from_levels`,
+    :meth:`from_linkage`, :meth:`from_networkx` or with :mod:`gmtree.shapes`. A tree never
+    changes: its arrays are read-only and may be shared between threads.
+
+    Inside, nodes are kept in *canonical order*: by descending height, ties by the position of
+    the parent, then by number. Sweeps in that order stream through memory. Everything you pass
+    in or get out stays in your numbering.
+
+    A tree keeps at most 16 bytes per node (4 when your numbering is canonical already).
+    Properties that are one array per node are computed on first use and kept.
+
+    Examples
+    --------
+    >>> import gmtree as gm
+    >>> tree = gm.Tree.from_parents([-1, 0, 0, 1, 1])
+    >>> tree
+    Tree(n=5, internal=2, leaves=3, height=3)
+    >>> tree.leaves
+    array([3, 4, 2], dtype=int32)
+    >>> tree.aggregate([10, 20, 5])
+    array([35, 30,  5, 10, 20])
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_cache",
+        "_labels",
+        "_level_names",
+        "_level_start",
+        "_order",
+        "_parent",
+        "_parents_first",
+        "_position_parent",
+    )
+
+    _parent: np.ndarray
+    _order: np.ndarray | None
+    _parents_first: bool
+    _position_parent: np.ndarray
+    _level_start: np.ndarray
+    _labels: np.ndarray | None
+    _level_names: tuple[str, ...] | None
+    _cache: dict[str, Any]
+
+    def __init__(self) -> None:
+        raise TypeError("Use Tree.from_parents or another constructor to make a tree.")
+
+    # ------------------------------------------------------------------ constructors
+
+    @classmethod
+    def from_parents(cls, parent: Any, *, labels: Any = None) -> Tree:
+        """Make a tree from the parent of each node.
+
+        Parameters
+        ----------
+        parent : array of int
+            ``parent[i]`` is the parent of node i, -1 for the root. Nodes may be numbered in
+            any way.
+        labels : array, optional
+            One distinct label per node.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> gm.Tree.from_parents([2, 2, -1]).root
+        2
+        """
+        own = check.parent_vector("parent", parent)
+        if labels is not None:
+            labels = _labels.column("labels", labels)
+            if labels.size != own.size:
+                check.fail("labels", f"must have length {own.size}, not {labels.size}.")
+            codes, first = _labels.factorize("labels", labels)
+            _refuse_missing("labels", codes, "node")
+            if first.size < labels.size:
+                repeat = _first_repeat(codes)
+                check.fail("labels", f"must be distinct; node {repeat} repeats {labels[repeat]!r}.")
+        return cls._build("parent", own, labels=labels)
+
+    @classmethod
+    def from_edges(cls, child: Any, parent: Any) -> Tree:
+        """Make a tree from its edges, given as two columns of labels.
+
+        Nodes are numbered by sorted label, so the integer labels 0 to n-1 keep their numbers;
+        labels that cannot be sorted are numbered by first appearance. The root is the one
+        label that is no child; a row with a missing parent (None or NaN) may also name it.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> tree = gm.Tree.from_edges(["kitten", "lion", "cat"], ["cat", "feline", "feline"])
+        >>> tree.path(tree.node("kitten"))
+        ('feline', 'cat', 'kitten')
+        """
+        child, parent = _labels.column("child", child), _labels.column("parent", parent)
+        if child.size != parent.size:
+            check.fail("parent", f"must be as long as 'child' ({child.size}), not {parent.size}.")
+        if child.size == 0:
+            check.fail("child", "must not be empty: a tree has at least one node.")
+        both = _concatenate(child, parent)
+        codes, first = _labels.factorize("child", both)
+        m = child.size
+        _refuse_missing("child", codes[:m], "row")
+        numbers = np.full(codes.size, -1, dtype=np.int64)
+        known = codes >= 0
+        numbers[known] = _labels.by_sorted_label(both, first)[codes[known]]
+        if np.bincount(numbers[:m]).max() > 1:
+            repeat = _first_repeat(numbers[:m])
+            earlier = int(np.flatnonzero(numbers[:m] == numbers[repeat])[0])
+            check.fail(
+                "child",
+                f"must name each node once, since a node has one parent; {child[repeat]!r} "
+                f"is in rows {earlier} and {repeat}.",
+            )
+        labels = np.empty(first.size, dtype=both.dtype)
+        labels[numbers[first]] = both[first]
+        own = np.full(first.size, -1, dtype=check.index_dtype(first.size))
+        own[numbers[:m]] = numbers[m:]
+        return cls._build("parent", own, labels=labels)
+
+    @classmethod
+    def from_levels(cls, *columns: Any, levels: Sequence[str] | None = None) -> Tree:
+        """Make a tree from one column per level, coarse to fine, with one row per leaf.
+
+        Pass the columns, or one frame (anything indexed by column name: pandas, polars, a
+        dict) and the names of its columns in `levels`. A node is known by its path, so two
+        counties of one name in different states are two nodes. Inner nodes are numbered level
+        by level in order of appearance; the leaf of row j is node ``n - rows + j``.
+
+        When the first column holds a single label, that is the root; otherwise a root with
+        the label ``'total'`` is put above it.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> tree = gm.Tree.from_levels(["NY", "NY", "VT"], ["Albany", "Orange", "Orange"])
+        >>> tree
+        Tree(n=6, internal=3, leaves=3, height=3)
+        >>> tree.node(("VT", "Orange")), tree.path(5)
+        (5, ('total', 'VT', 'Orange'))
+        """
+        cols, names = _level_columns(columns, levels)
+        rows = cols[0].size
+        # node[j]: where row j is in the level above, counted from that level's first node
+        above = np.zeros(rows, dtype=np.int64)
+        parents = [np.full(1, -1, dtype=np.int64)]
+        labels = [np.array(["total"], dtype=object)]
+        offset, size_above = 0, 1
+        for depth, (name, col) in enumerate(zip(names, cols, strict=True)):
+            codes, first = _labels.factorize(name, col)
+            _refuse_missing(name, codes, "row", "; every row must reach the last level.")
+            if depth == 0 and first.size == 1:
+                labels = [col[:1].astype(object)]
+                continue
+            if depth == len(cols) - 1:
+                nodes, first = _distinct_rows(above * np.int64(first.size) + codes, cols)
+            else:
+                nodes, first = _labels.factorize_keys(above * np.int64(first.size) + codes)
+            parents.append(above[first] + offset)
+            labels.append(col[first].astype(object))
+            offset += size_above
+            size_above = first.size
+            above = nodes.astype(np.int64)
+        if len(parents) == 1 and rows > 1:
+            check.fail(names[0], "must hold one row per leaf; row 1 repeats row 0.")
+        parent = np.concatenate(parents)
+        own = parent.astype(check.index_dtype(parent.size))
+        tree = cls._build("levels", own, labels=np.concatenate(labels))
+        tree._level_names = tuple(names)
+        return tree
+
+    @classmethod
+    def from_linkage(cls, Z: Any) -> Tree:
+        """Make a tree from a linkage matrix of :mod:`scipy.cluster.hierarchy`.
+
+        Nodes keep scipy's numbers: observations first, then clusters in the order they were
+        formed, the root last.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> tree = gm.Tree.from_linkage([[0, 1, 0.5, 2], [2, 3, 0.9, 3]])
+        >>> tree.parent
+        array([ 3,  3,  4,  4, -1], dtype=int32)
+        """
+        z = np.asarray(Z)
+        if z.ndim != 2 or z.shape[1] != 4 or z.shape[0] == 0:
+            check.fail("Z", f"must have shape (m - 1, 4), not {z.shape}.")
+        merged = z[:, :2]
+        m = z.shape[0] + 1
+        limit = np.arange(m, 2 * m - 1)[:, None]
+        bad = np.flatnonzero(~((merged >= 0) & (merged < limit) & (merged % 1 == 0)).all(axis=1))
+        if bad.size:
+            k = bad[0]
+            check.fail(
+                "Z",
+                f"must join clusters that exist: row {k} joins {z[k, 0]:g} and {z[k, 1]:g}, "
+                f"but clusters so far are 0 to {m + k - 1}.",
+            )
+        joined = merged.astype(np.int64).ravel()
+        if np.bincount(joined).max() > 1:
+            k = _first_repeat(joined)
+            check.fail("Z", f"must join each cluster once; row {k // 2} joins {joined[k]} again.")
+        own = np.full(2 * m - 1, -1, dtype=check.index_dtype(2 * m - 1))
+        own[joined] = np.repeat(np.arange(m, 2 * m - 1), 2)
+        return cls._build("Z", own)
+
+    @classmethod
+    def from_networkx(cls, graph: Any) -> Tree:
+        """Make a tree from a networkx digraph whose edges go from parent to child.
+
+        Nodes are numbered in the order of ``graph.nodes``, which become the labels.
+        """
+        if not (hasattr(graph, "is_directed") and hasattr(graph, "edges")):
+            check.fail_type("graph", f"must be a networkx DiGraph, not {type(graph).__name__}.")
+        if not graph.is_directed():
+            check.fail_type("graph", "must be directed, with edges from parent to child.")
+        nodes = list(graph.nodes)
+        if not nodes:
+            check.fail("graph", "must not be empty: a tree has at least one node.")
+        number = {label: i for i, label in enumerate(nodes)}
+        own = np.full(len(nodes), -1, dtype=check.index_dtype(len(nodes)))
+        for parent, child in graph.edges():
+            i = number[child]
+            if own[i] >= 0:
+                check.fail("graph", f"must be a tree; node {child!r} has two parents.")
+            own[i] = number[parent]
+        return cls._build("graph", own, labels=_labels.column("graph", nodes))
+
+    @classmethod
+    def _build(cls, argument: str, parent: np.ndarray, *, labels: np.ndarray | None = None) -> Tree:
+        """Check that `parent` (our own copy, entries in range) is a tree; find its order."""
+
+        def name(i: int) -> str:
+            return f"{i}" if labels is None else f"{i} ({labels[i]!r})"
+
+        n, dtype = parent.size, parent.dtype
+        start = np.zeros(n + 1, dtype)
+        roots, root, other, parents_first = kernels.scan_parents(parent, start)
+        if roots == 0:
+            selves = np.flatnonzero(parent == np.arange(n))
+            hint = f"; node {name(selves[0])} is its own parent" if selves.size else ""
+            check.fail(argument, f"must have a root, a node with parent -1{hint}.")
+        if roots > 1:
+            check.fail(
+                argument,
+                f"must have one root; nodes {name(root)} and {name(other)} have no parent"
+                f"{f' ({roots} nodes in all)' if roots > 2 else ''}.",
+            )
+        height = np.ones(n, dtype)
+        child = None
+        if parents_first:
+            canonical = kernels.heights_parents_first(parent, height)
+        else:
+            canonical = False
+            pending, child = start[:n].copy(), np.empty(n, dtype)
+            if kernels.heights_any_order(parent, pending, child, height) < n:
+                check.fail(argument, _describe_cycle(parent, pending, name))
+            del pending
+        sizes = np.zeros(int(height[root]), dtype)
+        kernels.count_heights(height, sizes)
+        level_start = np.zeros(sizes.size + 1, dtype)
+        np.cumsum(sizes[::-1], out=level_start[1:])
+        if canonical:
+            order, position_parent = None, parent
+        else:
+            child = np.empty(n, dtype) if child is None else child
+            kernels.group_children(parent, start, child)
+            order, position_parent = np.empty(n, dtype), np.full(n, -1, dtype)
+            cursor = level_start[-2::-1].copy()
+            # The root opens its bucket before the walk begins.
+            cursor[-1] = 1
+            kernels.canonical_order(root, height, start, child, cursor, order, position_parent)
+        tree = cls._assemble(parent, order, position_parent, level_start, labels)
+        tree._parents_first = parents_first
+        return tree
+
+    @classmethod
+    def _assemble(
+        cls,
+        parent: np.ndarray,
+        order: np.ndarray | None,
+        position_parent: np.ndarray,
+        level_start: np.ndarray,
+        labels: np.ndarray | None = None,
+        level_names: tuple[str, ...] | None = None,
+    ) -> Tree:
+        tree = object.__new__(cls)
+        for array in (parent, order, position_parent, level_start):
+            if array is not None:
+                array.flags.writeable = False
+        if labels is not None:
+            labels = labels.copy()
+            labels.flags.writeable = False
+        tree._parent, tree._order = parent, order
+        tree._position_parent, tree._level_start = position_parent, level_start
+        tree._labels, tree._level_names = labels, level_names
+        tree._parents_first = order is None
+        tree._cache = {}
+        return tree
+
+    # ------------------------------------------------------------------ size and shape
+
+    @property
+    def n(self) -> int:
+        """Number of nodes."""
+        return self._parent.size
+
+    @property
+    def n_internal(self) -> int:
+        """Number of nodes that have children."""
+        return int(self._level_start[-2])
+
+    @property
+    def n_leaves(self) -> int:
+        """Number of nodes without children."""
+        return self.n - self.n_internal
+
+    @property
+    def height(self) -> int:
+        """Number of nodes on the longest path from the root to a leaf."""
+        return self._level_start.size - 1
+
+    @property
+    def root(self) -> int:
+        """Number of the root."""
+        return 0 if self._order is None else int(self._order[0])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the tree, with the arrays computed so far but without labels."""
+        arrays = [self._parent, self._level_start]
+        if self._order is not None:
+            arrays += [self._order, self._position_parent]
+        arrays += [a for a in self._cache.values() if isinstance(a, np.ndarray)]
+        return sum(a.nbytes for a in arrays)
+
+    @property
+    def is_canonical(self) -> bool:
+        """Whether the numbering is canonical, so that nothing has to be permuted."""
+        return self._order is None
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __repr__(self) -> str:
+        return (
+            f"Tree(n={self.n}, internal={self.n_internal}, "
+            f"leaves={self.n_leaves}, height={self.height})"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        """Same parents and same labels."""
+        if not isinstance(other, Tree):
+            return NotImplemented
+        if self is other:
+            return True
+        if (self._labels is None) != (other._labels is None):
+            return False
+        return np.array_equal(self._parent, other._parent) and (
+            self._labels is None or bool(np.array_equal(self._labels, other._labels))
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.n, self.n_internal, self.height, self.root))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self._parent, self._labels, self._level_names)
+
+    # ------------------------------------------------------------------ arrays per node
+
+    def _derive(self, name: str, compute: Callable[[], np.ndarray]) -> np.ndarray:
+        """Compute once and keep. Two threads may both compute; the results are the same."""
+        array = self._cache.get(name)
+        if array is None:
+            array = compute()
+            array.flags.writeable = False
+            self._cache[name] = array
+        return array
+
+    @property
+    def parent(self) -> np.ndarray:
+        """Parent of each node, -1 for the root; read-only."""
+        return self._parent
+
+    @property
+    def order(self) -> np.ndarray:
+        """``order[r]`` is the node at canonical position r."""
+        if self._order is not None:
+            return self._order
+        return self._derive("order", lambda: np.arange(self.n, dtype=self._parent.dtype))
+
+    @property
+    def rank(self) -> np.ndarray:
+        """``rank[i]`` is the canonical position of node i."""
+        if self._order is None:
+            return self.order
+        order = self._order
+
+        def compute() -> np.ndarray:
+            rank = np.empty_like(order)
+            kernels.invert(order, rank)
+            return rank
+
+        return self._derive("rank", compute)
+
+    @property
+    def node_height(self) -> np.ndarray:
+        """Height of each node: 1 at a leaf, one more than the highest child elsewhere."""
+
+        def compute() -> np.ndarray:
+            heights = np.arange(self.height, 0, -1, dtype=self._parent.dtype)
+            return self.from_positions(np.repeat(heights, np.diff(self._level_start)))
+
+        return self._derive("node_height", compute)
+
+    @property
+    def depth(self) -> np.ndarray:
+        """Number of nodes on the path from the root to each node; 1 at the root."""
+
+        def compute() -> np.ndarray:
+            ones = np.ones(self.n, dtype=self._parent.dtype)
+            _sweep.propagate(self._natural_layout, ones, ones)
+            return ones
+
+        return self._derive("depth", compute)
+
+    @property
+    def subtree_size(self) -> np.ndarray:
+        """Number of nodes below and including each node."""
+
+        def compute() -> np.ndarray:
+            ones = np.ones(self.n, dtype=self._parent.dtype)
+            _sweep.accumulate(self._natural_layout, ones, ones)
+            return ones
+
+        return self._derive("subtree_size", compute)
+
+    @property
+    def child_count(self) -> np.ndarray:
+        """Number of children of each node."""
+
+        def compute() -> np.ndarray:
+            counts = np.zeros(self.n, dtype=self._parent.dtype)
+            kernels.scan_parents(self._parent, counts)
+            return counts
+
+        return self._derive("child_count", compute)
+
+    @property
+    def leaves(self) -> np.ndarray:
+        """Leaves from left to right: depth first, siblings by ascending number."""
+        return self._derive("leaves", self._find_leaves)
+
+    @property
+    def internal(self) -> np.ndarray:
+        """Nodes that have children, ascending: the nodes of ``subtree(1)``."""
+        if self.is_canonical:
+            return np.arange(self.n_internal, dtype=self._parent.dtype)
+        return np.sort(self.order[: self.n_internal])
+
+    def _find_leaves(self) -> np.ndarray:
+        dtype = self._parent.dtype
+        if self.is_canonical and self._has_even_depth():
+            return np.arange(self.n_internal, self.n, dtype=dtype)
+        start, child = self._children
+        leaves = np.empty(self.n_leaves, dtype)
+        kernels.leaves_left_to_right(self.root, start, child, np.empty(self.n, dtype), leaves)
+        return leaves
+
+    def _has_even_depth(self) -> bool:
+        """Whether all leaves lie equally deep: then each level's parents are the level above."""
+        first, above = self._level_start[1:-1], self._level_start[:-2]
+        return bool(np.all(self._position_parent[first] >= above))
+
+    # ------------------------------------------------------------------ neighbours
+
+    @property
+    def _children(self) -> tuple[np.ndarray, np.ndarray]:
+        """Child lists: children of i are child[start[i]:start[i + 1]], ascending."""
+
+        def compute() -> np.ndarray:
+            lists = np.zeros(2 * self.n + 1, dtype=self._parent.dtype)
+            lists[: self.n] = self.child_count
+            kernels.group_children(self._parent, lists[: self.n + 1], lists[self.n + 1 :])
+            return lists
+
+        lists = self._derive("children", compute)
+        return lists[: self.n + 1], lists[self.n + 1 :]
+
+    def children(self, i: int) -> np.ndarray:
+        """Children of node i, ascending.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> gm.shapes.complete(3, 2).children(0)
+        array([1, 2, 3], dtype=int32)
+        """
+        i = check.node_number("i", i, self.n)
+        start, child = self._children
+        return child[start[i] : start[i + 1]]
+
+    def path(self, i: int) -> tuple[Any, ...]:
+        """Labels (numbers where there are none) from the root down to node i."""
+        i = check.node_number("i", i, self.n)
+        found = []
+        while i >= 0:
+            found.append(i)
+            i = int(self._parent[i])
+        found.reverse()
+        return tuple(found) if self._labels is None else tuple(self._labels[found].tolist())
+
+    # ------------------------------------------------------------------ labels
+
+    @property
+    def labels(self) -> np.ndarray | None:
+        """Label of each node, or None for a tree made without labels."""
+        return self._labels
+
+    @property
+    def level_names(self) -> tuple[str, ...] | None:
+        """Names of the levels a tree was made from by :meth:`from_levels`, else None."""
+        return self._level_names
+
+    def node(self, label: Any) -> int:
+        """Number of the node with this label, or with this path of labels (a tuple).
+
+        A path may start at the root or just below it. A label that several nodes share, as
+        can happen in a tree made from levels, needs a path.
+        """
+        if self._labels is None:
+            check.fail("label", "cannot be looked up: this tree was made without labels.")
+        index, inner = self._label_index()
+        try:
+            i = index.get(label)
+        except TypeError:
+            check.fail_type("label", f"must be hashable, not {label!r}.")
+        if i is not None and i >= 0:
+            return i
+        if i is None and isinstance(label, tuple):
+            i = self.root
+            steps = label[1:] if label and label[0] == self._labels[i] else label
+            for step in steps:
+                i = inner.get((i, step))
+                if i is None:
+                    break
+            if i is not None and label:
+                return i
+        if i is not None:
+            check.fail(
+                "label", f"must name one node; several are called {label!r}: give a path (a tuple)."
+            )
+        check.fail("label", f"must be a label of this tree, not {label!r}.")
+
+    def _label_index(self) -> tuple[dict[Any, int], dict[tuple[int, Any], int]]:
+        """Dictionaries: label -> node (-1: several), (parent, label) -> node."""
+        found = self._cache.get("label_index")
+        if found is None:
+            assert self._labels is not None
+            index: dict[Any, int] = {}
+            inner: dict[tuple[int, Any], int] = {}
+            pairs = zip(self._labels.tolist(), self._parent.tolist(), strict=True)
+            for i, (label, parent) in enumerate(pairs):
+                index[label] = -1 if label in index else i
+                inner[parent, label] = i
+            found = self._cache["label_index"] = (index, inner)
+        return found
+
+    # ------------------------------------------------------------------ other numberings
+
+    def canonical(self) -> Tree:
+        """The same tree renumbered by canonical position: its G is lower triangular.
+
+        Node r of the result is node ``tree.order[r]`` of this one.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> gm.Tree.from_parents([2, 2, -1]).canonical().parent
+        array([-1,  0,  0], dtype=int32)
+        """
+        if self.is_canonical:
+            return self
+        labels = None if self._labels is None else self._labels[self._order]
+        parent = self._position_parent
+        return self._assemble(parent, None, parent, self._level_start, labels, self._level_names)
+
+    def subtree(self, k: int) -> Tree:
+        """The k-order subtree: what is left after removing all leaves k times.
+
+        It has the nodes of height above k, in the same order of numbers; ``subtree(1)``
+        holds the nodes :attr:`internal`.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> gm.shapes.complete(2, 4).subtree(1) == gm.shapes.complete(2, 3)
+        True
+        """
+        k = check.count("k", k, least=0)
+        if k >= self.height:
+            check.fail("k", f"must be below the height {self.height}, or nothing is left; got {k}.")
+        if k == 0:
+            return self
+        kept = int(self._level_start[self.height - k])
+        if self.is_canonical:
+            parent = self._parent[:kept].copy()
+            level_start = self._level_start[: self.height - k + 1].copy()
+            labels = None if self._labels is None else self._labels[:kept]
+            return self._assemble(parent, None, parent, level_start, labels)
+        nodes = np.sort(self.order[:kept])
+        number = np.full(self.n, -1, dtype=self._parent.dtype)
+        number[nodes] = np.arange(kept)
+        above = self._parent[nodes]
+        parent = np.where(above < 0, above, number[above])
+        labels = None if self._labels is None else self._labels[nodes]
+        return self._build("k", parent.astype(check.index_dtype(kept)), labels=labels)
+
+    def to_positions(self, v: np.ndarray) -> np.ndarray:
+        """Rows of `v`, given by node, in canonical order; `v` itself if that is the same."""
+        return v if self._order is None else v[self._order]
+
+    def from_positions(self, v: np.ndarray) -> np.ndarray:
+        """Rows of `v`, given in canonical order, by node; `v` itself if that is the same."""
+        if self._order is None:
+            return v
+        out = np.empty_like(v)
+        out[self._order] = v
+        return out
+
+    # ------------------------------------------------------------------ sums over leaves
+
+    def aggregate(self, x: Any, *, out: np.ndarray | None = None) -> np.ndarray:
+        """Values of all nodes from those of the leaves: each node the sum of its children.
+
+        Parameters
+        ----------
+        x : array of shape (n_leaves,) or (n_leaves, k)
+            Leaf values in the order of :attr:`leaves`. Integers are summed exactly.
+        out : array, optional
+            Where to put the result.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> gm.shapes.complete(2, 3).aggregate([1, 2, 3, 4])
+        array([10,  3,  7,  1,  2,  3,  4])
+        """
+        leaf_values = check.values("x", x, self.n_leaves, per="leaf")
+        shape = (self.n, *leaf_values.shape[1:])
+
+        def build(x: np.ndarray, out: np.ndarray) -> None:
+            out[:] = 0
+            out[self._leaf_index] = x
+            _sweep.accumulate(self._natural_layout, out, out)
+
+        return _sweep.deliver(
+            build, "x", leaf_values, out, shape, leaf_values.dtype, growth=self.n_leaves
+        )
+
+    def restrict(self, v: Any) -> np.ndarray:
+        """Values of the leaves, in the order of :attr:`leaves`: the inverse of `aggregate`."""
+        return check.values("v", v, self.n)[self.leaves]
+
+    @property
+    def _leaf_index(self) -> slice | np.ndarray:
+        """Index of :attr:`leaves`; a slice, which moves memory in one go, where possible."""
+        if self.is_canonical and self._has_even_depth():
+            return slice(self.n_internal, self.n)
+        return self.leaves
+
+    # ------------------------------------------------------------------ layouts for sweeps
+
+    @property
+    def _layout(self) -> _sweep.Layout:
+        """Canonical positions, which threads can share."""
+        layout = self._cache.get("layout")
+        if layout is None:
+            layout = self._cache["layout"] = _sweep.Layout(
+                parent=_unsigned(self._position_parent),
+                order=None if self._order is None else _unsigned(self._order),
+                n_inner=self.n_internal,
+                segments=_sweep.segment_levels(self._level_start, self.n_internal),
+            )
+        return layout
+
+    @property
+    def _natural_layout(self) -> _sweep.Layout:
+        """The caller's own order where its parents come first: nothing is looked up."""
+        if self.is_canonical or not self._parents_first:
+            return self._layout
+        return _sweep.Layout(_unsigned(self._parent), None, self.n, ((1, self.n, False),))
+
+
+def _rebuild(
+    parent: np.ndarray, labels: np.ndarray | None, level_names: tuple[str, ...] | None
+) -> Tree:
+    tree = Tree._build("parent", check.parent_vector("parent", parent), labels=labels)
+    tree._level_names = level_names
+    return tree
+
+
+def _unsigned(index: np.ndarray) -> np.ndarray:
+    return index.view(f"u{index.dtype.itemsize}")
+
+
+def _first_repeat(codes: np.ndarray) -> int:
+    """First row whose code occurred before."""
+    seen = np.zeros(int(codes.max()) + 1, dtype=np.uint8)
+    return int(kernels.first_repeat(codes, seen))
+
+
+def _refuse_missing(argument: str, codes: np.ndarray, per: str, more: str = ".") -> None:
+    missing = np.flatnonzero(codes < 0)
+    if missing.size:
+        check.fail(argument, f"must have no missing labels; {per} {missing[0]} has none{more}")
+
+
+def _concatenate(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """One column from two, without turning numbers into strings."""
+    if (a.dtype.kind in "US") != (b.dtype.kind in "US"):
+        a, b = a.astype(object), b.astype(object)
+    return np.concatenate([a, b])
+
+
+def _level_columns(
+    columns: tuple[Any, ...], levels: Sequence[str] | None
+) -> tuple[list[np.ndarray], list[str]]:
+    """The columns and their names, from columns or from a frame."""
+    if levels is not None and isinstance(levels, str):
+        check.fail_type("levels", f"must be a list of column names, not {levels!r}.")
+    names = None if levels is None else list(levels)
+    is_frame = len(columns) == 1 and names is not None and hasattr(columns[0], "__getitem__")
+    if is_frame and not isinstance(columns[0], (list, tuple, np.ndarray)):
+        assert names is not None
+        frame, columns = columns[0], ()
+        for name in names:
+            try:
+                columns += (frame[name],)
+            except (KeyError, ValueError, IndexError):
+                check.fail("levels", f"must name columns of the frame, not {name!r}.")
+    if not columns:
+        check.fail("levels", "must give at least one level.")
+    if names is None:
+        names = [f"level {k}" for k in range(len(columns))]
+    if len(names) != len(columns):
+        check.fail("levels", f"must have one name per column ({len(columns)}), not {len(names)}.")
+    cols = [_labels.column(name, c) for name, c in zip(names, columns, strict=True)]
+    for name, c in zip(names, cols, strict=True):
+        if c.size != cols[0].size:
+            check.fail(
+                name, f"must have as many rows as {names[0]!r} ({cols[0].size}), not {c.size}."
+            )
+    if cols[0].size == 0:
+        check.fail(names[0], "must not be empty: a tree has at least one node.")
+    return cols, [str(name) for name in names]
+
+
+def _distinct_rows(keys: np.ndarray, cols: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Each row a node of its own; refuse a row that repeats another."""
+    codes, first = _labels.factorize_keys(keys)
+    if first.size < keys.size:
+        row = _first_repeat(codes)
+        earlier = int(first[codes[row]])
+        path = " / ".join(str(c[row]) for c in cols)
+        check.fail(
+            "levels", f"must give one row per leaf; row {row} repeats row {earlier}: {path}."
+        )
+    return codes, first
+
+
+def _describe_cycle(parent: np.ndarray, pending: np.ndarray, name: Callable[[int], str]) -> str:
+    """The cycle through the first node that lies on one."""
+    first = int(np.flatnonzero(pending)[0])
+    cycle = np.empty(_CYCLE_SHOWN, dtype=parent.dtype)
+    length = kernels.find_cycle(parent, first, cycle)
+    if length == 1:
+        return f"must have no cycle; node {name(first)} is its own parent."
+    shown = " -> ".join(str(i) for i in cycle[:length])
+    more = f" -> ... ({length} nodes)" if length > _CYCLE_SHOWN else f" -> {first}"
+    return f"must have no cycle; node {name(first)} is its own ancestor: {shown}{more}."
