@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,7 @@ def segment_levels(level_start: np.ndarray, n_inner: int) -> tuple[tuple[int, in
     bounds.update(level_start[long].tolist(), level_start[long + 1].tolist())
     starts = sorted(b for b in bounds if b >= 1)
     shared = set(level_start[long].tolist())
-    return tuple((a, b, a in shared) for a, b in zip(starts, starts[1:], strict=False))
+    return tuple((a, b, a in shared) for a, b in pairwise(starts))
 
 
 def usable_threads(threads: int | None) -> int:

@@ -48,9 +48,9 @@ def integer_vector(argument: str, x: Any, *, what: str = "integers") -> np.ndarr
     return a.astype(a.dtype.newbyteorder("="), copy=False)
 
 
-def index_dtype(n: int) -> type:
+def index_dtype(n: int) -> np.dtype[Any]:
     """int32 while node numbers fit, which halves the memory a sweep reads for them."""
-    return np.int32 if n <= np.iinfo(np.int32).max else np.int64
+    return np.dtype(np.int32 if n <= np.iinfo(np.int32).max else np.int64)
 
 
 def parent_vector(argument: str, parent: Any) -> np.ndarray:

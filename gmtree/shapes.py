@@ -178,7 +178,7 @@ def _group_sizes(
     return groups
 
 
-def _dtype(n: int, what: str) -> type:
+def _dtype(n: int, what: str) -> np.dtype:
     if n > 2**40:
         check.fail("n", f"must be below 2**40; {what} has {n} nodes.")
     return check.index_dtype(n)

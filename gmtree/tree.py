@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gmtree import _labels, _sweep
+from gmtree import _inputs, _order, _sweep
 from gmtree import _validate as check
 from gmtree._kernels import order as kernels
-
-_CYCLE_SHOWN = 8
 
 
 class Tree:
@@ -86,14 +84,7 @@ class Tree:
         """
         own = check.parent_vector("parent", parent)
         if labels is not None:
-            labels = _labels.column("labels", labels)
-            if labels.size != own.size:
-                check.fail("labels", f"must have length {own.size}, not {labels.size}.")
-            codes, first = _labels.factorize("labels", labels)
-            _refuse_missing("labels", codes, "node")
-            if first.size < labels.size:
-                repeat = _first_repeat(codes)
-                check.fail("labels", f"must be distinct; node {repeat} repeats {labels[repeat]!r}.")
+            labels = _inputs.distinct_labels("labels", labels, own.size)
         return cls._build("parent", own, labels=labels)
 
     @classmethod
@@ -111,30 +102,7 @@ class Tree:
         >>> tree.path(tree.node("kitten"))
         ('feline', 'cat', 'kitten')
         """
-        child, parent = _labels.column("child", child), _labels.column("parent", parent)
-        if child.size != parent.size:
-            check.fail("parent", f"must be as long as 'child' ({child.size}), not {parent.size}.")
-        if child.size == 0:
-            check.fail("child", "must not be empty: a tree has at least one node.")
-        both = _concatenate(child, parent)
-        codes, first = _labels.factorize("child", both)
-        m = child.size
-        _refuse_missing("child", codes[:m], "row")
-        numbers = np.full(codes.size, -1, dtype=np.int64)
-        known = codes >= 0
-        numbers[known] = _labels.by_sorted_label(both, first)[codes[known]]
-        if np.bincount(numbers[:m]).max() > 1:
-            repeat = _first_repeat(numbers[:m])
-            earlier = int(np.flatnonzero(numbers[:m] == numbers[repeat])[0])
-            check.fail(
-                "child",
-                f"must name each node once, since a node has one parent; {child[repeat]!r} "
-                f"is in rows {earlier} and {repeat}.",
-            )
-        labels = np.empty(first.size, dtype=both.dtype)
-        labels[numbers[first]] = both[first]
-        own = np.full(first.size, -1, dtype=check.index_dtype(first.size))
-        own[numbers[:m]] = numbers[m:]
+        own, labels = _inputs.from_edges(child, parent)
         return cls._build("parent", own, labels=labels)
 
     @classmethod
@@ -158,34 +126,9 @@ class Tree:
         >>> tree.node(("VT", "Orange")), tree.path(5)
         (5, ('total', 'VT', 'Orange'))
         """
-        cols, names = _level_columns(columns, levels)
-        rows = cols[0].size
-        # node[j]: where row j is in the level above, counted from that level's first node
-        above = np.zeros(rows, dtype=np.int64)
-        parents = [np.full(1, -1, dtype=np.int64)]
-        labels = [np.array(["total"], dtype=object)]
-        offset, size_above = 0, 1
-        for depth, (name, col) in enumerate(zip(names, cols, strict=True)):
-            codes, first = _labels.factorize(name, col)
-            _refuse_missing(name, codes, "row", "; every row must reach the last level.")
-            if depth == 0 and first.size == 1:
-                labels = [col[:1].astype(object)]
-                continue
-            if depth == len(cols) - 1:
-                nodes, first = _distinct_rows(above * np.int64(first.size) + codes, cols)
-            else:
-                nodes, first = _labels.factorize_keys(above * np.int64(first.size) + codes)
-            parents.append(above[first] + offset)
-            labels.append(col[first].astype(object))
-            offset += size_above
-            size_above = first.size
-            above = nodes.astype(np.int64)
-        if len(parents) == 1 and rows > 1:
-            check.fail(names[0], "must hold one row per leaf; row 1 repeats row 0.")
-        parent = np.concatenate(parents)
-        own = parent.astype(check.index_dtype(parent.size))
-        tree = cls._build("levels", own, labels=np.concatenate(labels))
-        tree._level_names = tuple(names)
+        own, labels, names = _inputs.from_levels(columns, levels)
+        tree = cls._build("levels", own, labels=labels)
+        tree._level_names = names
         return tree
 
     @classmethod
@@ -202,27 +145,7 @@ class Tree:
         >>> tree.parent
         array([ 3,  3,  4,  4, -1], dtype=int32)
         """
-        z = np.asarray(Z)
-        if z.ndim != 2 or z.shape[1] != 4 or z.shape[0] == 0:
-            check.fail("Z", f"must have shape (m - 1, 4), not {z.shape}.")
-        merged = z[:, :2]
-        m = z.shape[0] + 1
-        limit = np.arange(m, 2 * m - 1)[:, None]
-        bad = np.flatnonzero(~((merged >= 0) & (merged < limit) & (merged % 1 == 0)).all(axis=1))
-        if bad.size:
-            k = bad[0]
-            check.fail(
-                "Z",
-                f"must join clusters that exist: row {k} joins {z[k, 0]:g} and {z[k, 1]:g}, "
-                f"but clusters so far are 0 to {m + k - 1}.",
-            )
-        joined = merged.astype(np.int64).ravel()
-        if np.bincount(joined).max() > 1:
-            k = _first_repeat(joined)
-            check.fail("Z", f"must join each cluster once; row {k // 2} joins {joined[k]} again.")
-        own = np.full(2 * m - 1, -1, dtype=check.index_dtype(2 * m - 1))
-        own[joined] = np.repeat(np.arange(m, 2 * m - 1), 2)
-        return cls._build("Z", own)
+        return cls._build("Z", _inputs.from_linkage(Z))
 
     @classmethod
     def from_networkx(cls, graph: Any) -> Tree:
@@ -230,68 +153,15 @@ class Tree:
 
         Nodes are numbered in the order of ``graph.nodes``, which become the labels.
         """
-        if not (hasattr(graph, "is_directed") and hasattr(graph, "edges")):
-            check.fail_type("graph", f"must be a networkx DiGraph, not {type(graph).__name__}.")
-        if not graph.is_directed():
-            check.fail_type("graph", "must be directed, with edges from parent to child.")
-        nodes = list(graph.nodes)
-        if not nodes:
-            check.fail("graph", "must not be empty: a tree has at least one node.")
-        number = {label: i for i, label in enumerate(nodes)}
-        own = np.full(len(nodes), -1, dtype=check.index_dtype(len(nodes)))
-        for parent, child in graph.edges():
-            i = number[child]
-            if own[i] >= 0:
-                check.fail("graph", f"must be a tree; node {child!r} has two parents.")
-            own[i] = number[parent]
-        return cls._build("graph", own, labels=_labels.column("graph", nodes))
+        own, labels = _inputs.from_networkx(graph)
+        return cls._build("graph", own, labels=labels)
 
     @classmethod
     def _build(cls, argument: str, parent: np.ndarray, *, labels: np.ndarray | None = None) -> Tree:
-        """Check that `parent` (our own copy, entries in range) is a tree; find its order."""
-
-        def name(i: int) -> str:
-            return f"{i}" if labels is None else f"{i} ({labels[i]!r})"
-
-        n, dtype = parent.size, parent.dtype
-        start = np.zeros(n + 1, dtype)
-        roots, root, other, parents_first = kernels.scan_parents(parent, start)
-        if roots == 0:
-            selves = np.flatnonzero(parent == np.arange(n))
-            hint = f"; node {name(selves[0])} is its own parent" if selves.size else ""
-            check.fail(argument, f"must have a root, a node with parent -1{hint}.")
-        if roots > 1:
-            check.fail(
-                argument,
-                f"must have one root; nodes {name(root)} and {name(other)} have no parent"
-                f"{f' ({roots} nodes in all)' if roots > 2 else ''}.",
-            )
-        height = np.ones(n, dtype)
-        child = None
-        if parents_first:
-            canonical = kernels.heights_parents_first(parent, height)
-        else:
-            canonical = False
-            pending, child = start[:n].copy(), np.empty(n, dtype)
-            if kernels.heights_any_order(parent, pending, child, height) < n:
-                check.fail(argument, _describe_cycle(parent, pending, name))
-            del pending
-        sizes = np.zeros(int(height[root]), dtype)
-        kernels.count_heights(height, sizes)
-        level_start = np.zeros(sizes.size + 1, dtype)
-        np.cumsum(sizes[::-1], out=level_start[1:])
-        if canonical:
-            order, position_parent = None, parent
-        else:
-            child = np.empty(n, dtype) if child is None else child
-            kernels.group_children(parent, start, child)
-            order, position_parent = np.empty(n, dtype), np.full(n, -1, dtype)
-            cursor = level_start[-2::-1].copy()
-            # The root opens its bucket before the walk begins.
-            cursor[-1] = 1
-            kernels.canonical_order(root, height, start, child, cursor, order, position_parent)
-        tree = cls._assemble(parent, order, position_parent, level_start, labels)
-        tree._parents_first = parents_first
+        """Make a tree of `parent`, our own copy with entries in range."""
+        found = _order.canonical(argument, parent, labels)
+        tree = cls._assemble(parent, *found[:3], labels)
+        tree._parents_first = found.parents_first
         return tree
 
     @classmethod
@@ -374,11 +244,11 @@ class Tree:
             return NotImplemented
         if self is other:
             return True
-        if (self._labels is None) != (other._labels is None):
-            return False
-        return np.array_equal(self._parent, other._parent) and (
-            self._labels is None or bool(np.array_equal(self._labels, other._labels))
-        )
+        if self._labels is None or other._labels is None:
+            same_labels = self._labels is other._labels
+        else:
+            same_labels = np.array_equal(self._labels, other._labels)
+        return same_labels and np.array_equal(self._parent, other._parent)
 
     def __hash__(self) -> int:
         return hash((self.n, self.n_internal, self.height, self.root))
@@ -722,80 +592,3 @@ def _rebuild(
 
 def _unsigned(index: np.ndarray) -> np.ndarray:
     return index.view(f"u{index.dtype.itemsize}")
-
-
-def _first_repeat(codes: np.ndarray) -> int:
-    """First row whose code occurred before."""
-    seen = np.zeros(int(codes.max()) + 1, dtype=np.uint8)
-    return int(kernels.first_repeat(codes, seen))
-
-
-def _refuse_missing(argument: str, codes: np.ndarray, per: str, more: str = ".") -> None:
-    missing = np.flatnonzero(codes < 0)
-    if missing.size:
-        check.fail(argument, f"must have no missing labels; {per} {missing[0]} has none{more}")
-
-
-def _concatenate(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """One column from two, without turning numbers into strings."""
-    if (a.dtype.kind in "US") != (b.dtype.kind in "US"):
-        a, b = a.astype(object), b.astype(object)
-    return np.concatenate([a, b])
-
-
-def _level_columns(
-    columns: tuple[Any, ...], levels: Sequence[str] | None
-) -> tuple[list[np.ndarray], list[str]]:
-    """The columns and their names, from columns or from a frame."""
-    if levels is not None and isinstance(levels, str):
-        check.fail_type("levels", f"must be a list of column names, not {levels!r}.")
-    names = None if levels is None else list(levels)
-    is_frame = len(columns) == 1 and names is not None and hasattr(columns[0], "__getitem__")
-    if is_frame and not isinstance(columns[0], (list, tuple, np.ndarray)):
-        assert names is not None
-        frame, columns = columns[0], ()
-        for name in names:
-            try:
-                columns += (frame[name],)
-            except (KeyError, ValueError, IndexError):
-                check.fail("levels", f"must name columns of the frame, not {name!r}.")
-    if not columns:
-        check.fail("levels", "must give at least one level.")
-    if names is None:
-        names = [f"level {k}" for k in range(len(columns))]
-    if len(names) != len(columns):
-        check.fail("levels", f"must have one name per column ({len(columns)}), not {len(names)}.")
-    cols = [_labels.column(name, c) for name, c in zip(names, columns, strict=True)]
-    for name, c in zip(names, cols, strict=True):
-        if c.size != cols[0].size:
-            check.fail(
-                name, f"must have as many rows as {names[0]!r} ({cols[0].size}), not {c.size}."
-            )
-    if cols[0].size == 0:
-        check.fail(names[0], "must not be empty: a tree has at least one node.")
-    return cols, [str(name) for name in names]
-
-
-def _distinct_rows(keys: np.ndarray, cols: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Each row a node of its own; refuse a row that repeats another."""
-    codes, first = _labels.factorize_keys(keys)
-    if first.size < keys.size:
-        row = _first_repeat(codes)
-        earlier = int(first[codes[row]])
-        path = " / ".join(str(c[row]) for c in cols)
-        check.fail(
-            "levels", f"must give one row per leaf; row {row} repeats row {earlier}: {path}."
-        )
-    return codes, first
-
-
-def _describe_cycle(parent: np.ndarray, pending: np.ndarray, name: Callable[[int], str]) -> str:
-    """The cycle through the first node that lies on one."""
-    first = int(np.flatnonzero(pending)[0])
-    cycle = np.empty(_CYCLE_SHOWN, dtype=parent.dtype)
-    length = kernels.find_cycle(parent, first, cycle)
-    if length == 1:
-        return f"must have no cycle; node {name(first)} is its own parent."
-    shown = " -> ".join(str(i) for i in cycle[:length])
-    more = f" -> ... ({length} nodes)" if length > _CYCLE_SHOWN else f" -> {first}"
-    return f"must have no cycle; node {name(first)} is its own ancestor: {shown}{more}."

@@ -13,8 +13,9 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     ``cache=True``; the kernels are then compiled anew in each process. Setting
     ``NUMBA_CACHE_DIR`` to a writable directory avoids that.
     """
+    compiler: Any = njit
     options = {"nogil": True, "error_model": "numpy"}
     try:
-        return njit(cache=True, **options)(function)
+        return compiler(cache=True, **options)(function)
     except RuntimeError:
-        return njit(**options)(function)
+        return compiler(**options)(function)
