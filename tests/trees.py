@@ -1,0 +1,62 @@
+"""Trees for tests: hypothesis strategies, all small trees, named shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+import numpy as np
+from hypothesis import strategies as st
+
+import gmtree as gm
+
+
+@st.composite
+def parents(draw: st.DrawFn, max_n: int = 40) -> np.ndarray:
+    """The parent array of a random tree in a random numbering.
+
+    Each node hangs on an earlier one, drawn from a window behind it: a window of one makes a
+    chain, a wide one a bushy tree. Then the nodes are shuffled, or not.
+    """
+    n = draw(st.integers(1, max_n))
+    window = draw(st.integers(1, n))
+    steps = draw(st.lists(st.integers(0, window - 1), min_size=n - 1, max_size=n - 1))
+    parent = np.array([-1] + [max(0, i - 1 - s) for i, s in enumerate(steps, start=1)])
+    if draw(st.booleans()):
+        parent = renumber(parent, np.array(draw(st.permutations(range(n)))))
+    return parent
+
+
+def trees(max_n: int = 40) -> st.SearchStrategy[gm.Tree]:
+    return parents(max_n).map(gm.Tree.from_parents)
+
+
+def renumber(parent: np.ndarray, number: np.ndarray) -> np.ndarray:
+    """The same tree when node i is called number[i]."""
+    out = np.empty_like(parent)
+    out[number] = np.where(parent < 0, -1, number[parent])
+    return out
+
+
+def all_parents(n: int) -> Iterator[np.ndarray]:
+    """Every tree on n nodes numbered with parents first: (n - 1)! parent arrays."""
+    for rest in product(*(range(i) for i in range(1, n))):
+        yield np.array((-1, *rest))
+
+
+def named_shapes(n: int, rng: int = 0) -> dict[str, gm.Tree]:
+    """Trees of about n nodes, one per extreme of shape, in canonical and other numberings."""
+    height = max(1, int(np.log2(n + 1)))
+    random = gm.shapes.random_recursive(n, rng)
+    number = np.random.default_rng(rng).permutation(n)
+    return {
+        "chain": gm.shapes.chain(n),
+        "star": gm.shapes.star(n),
+        "caterpillar": gm.shapes.caterpillar(n),
+        "binary": gm.shapes.complete(2, height),
+        "grouped": gm.shapes.grouped(max(1, 2 * n // 3), rng=rng),
+        "random": random,
+        "random, canonical": random.canonical(),
+        "random, shuffled": gm.Tree.from_parents(renumber(random.parent, number)),
+        "chain, shuffled": gm.Tree.from_parents(renumber(gm.shapes.chain(n).parent, number)),
+    }
