@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -23,58 +22,87 @@ class Canonical(NamedTuple):
 
 
 def canonical(argument: str, parent: np.ndarray, labels: np.ndarray | None) -> Canonical:
-    """Check that `parent` (our own copy, entries in range) is a tree; find its order."""
+    """Check that `parent` (our own copy, entries in range) is a tree; find its order.
 
-    def name(i: int) -> str:
-        return f"{i}" if labels is None else f"{i} ({labels[i]!r})"
+    Random access is what costs here, so leaves, often most of the nodes, are left out of all
+    but the first and the last pass.
+    """
+    level_start = _levels_if_canonical(parent)
+    if level_start is not None:
+        return Canonical(None, parent, level_start, True)
 
     n, dtype = parent.size, parent.dtype
-    start = np.zeros(n + 1, dtype)
-    roots, root, other, parents_first = kernels.scan_parents(parent, start)
-    if roots == 0:
-        selves = np.flatnonzero(parent == np.arange(n))
-        hint = f"; node {name(selves[0])} is its own parent" if selves.size else ""
-        check.fail(argument, f"must have a root, a node with parent -1{hint}.")
-    if roots > 1:
-        check.fail(
-            argument,
-            f"must have one root; nodes {name(root)} and {name(other)} have no parent"
-            f"{f' ({roots} nodes in all)' if roots > 2 else ''}.",
-        )
-    height = np.ones(n, dtype)
-    child = None
+    child_count = np.zeros(n, dtype)
+    roots, root, other, parents_first = kernels.scan_parents(parent, child_count)
+    if roots != 1:
+        check.fail(argument, _describe_roots(parent, roots, root, other, labels))
+    inner_count = np.zeros(n, dtype)
+    n_internal = kernels.count_internal_children(parent, child_count, inner_count)
+    height = np.zeros(n, dtype)
+    child = np.empty(n_internal, dtype)
     if parents_first:
-        is_canonical = kernels.heights_parents_first(parent, height)
+        kernels.heights_parents_first(parent, child_count, height)
+        end = inner_count.copy()
     else:
-        is_canonical = False
-        pending, child = start[:n].copy(), np.empty(n, dtype)
-        if kernels.heights_any_order(parent, pending, child, height) < n:
-            check.fail(argument, _describe_cycle(parent, pending, name))
-        del pending
+        pending = inner_count.copy()
+        reached = kernels.heights_any_order(parent, child_count, pending, child, height)
+        if reached < n_internal:
+            check.fail(argument, _describe_cycle(parent, pending, labels))
+        end = pending
+        end[:] = inner_count
     sizes = np.zeros(int(height[root]), dtype)
-    kernels.count_heights(height, sizes)
+    kernels.count_heights(child_count, height, sizes)
     level_start = np.zeros(sizes.size + 1, dtype)
     np.cumsum(sizes[::-1], out=level_start[1:])
-    if is_canonical:
-        order, position_parent = None, parent
-    else:
-        child = np.empty(n, dtype) if child is None else child
-        kernels.group_children(parent, start, child)
-        order, position_parent = np.empty(n, dtype), np.full(n, -1, dtype)
-        cursor = level_start[-2::-1].copy()
-        # The root opens its bucket before the walk begins.
-        cursor[-1] = 1
-        kernels.canonical_order(root, height, start, child, cursor, order, position_parent)
+
+    order, position_parent = np.empty(n, dtype), np.full(n, -1, dtype)
+    kernels.group_internal(parent, child_count, end, child)
+    cursor = level_start[-2::-1].copy()
+    kernels.order_internal(
+        root, height, inner_count, end, child, cursor, n_internal, order, position_parent
+    )
+    kernels.order_leaves(parent, child_count, inner_count, n_internal, end, order, position_parent)
     return Canonical(order, position_parent, level_start, parents_first)
 
 
-def _describe_cycle(parent: np.ndarray, pending: np.ndarray, name: Callable[[int], str]) -> str:
+def _levels_if_canonical(parent: np.ndarray) -> np.ndarray | None:
+    """Where the levels begin, or None if the numbering is not canonical."""
+    n_internal = int(parent.max()) + 1
+    height = np.zeros(max(n_internal, 1), parent.dtype)
+    level_end = np.empty(n_internal + 1, parent.dtype)
+    levels = kernels.canonical_levels(parent, n_internal, height, level_end)
+    if levels == 0:
+        return None
+    level_start = np.zeros(levels + 1, parent.dtype)
+    level_start[1:] = level_end[levels - 1 :: -1] if levels > 1 else level_end[:1]
+    return level_start
+
+
+def _name(i: int, labels: np.ndarray | None) -> str:
+    return f"{i}" if labels is None else f"{i} ({check.shown(labels[i])})"
+
+
+def _describe_roots(
+    parent: np.ndarray, roots: int, root: int, other: int, labels: np.ndarray | None
+) -> str:
+    if roots == 0:
+        selves = np.flatnonzero(parent == np.arange(parent.size))
+        hint = f"; node {_name(selves[0], labels)} is its own parent" if selves.size else ""
+        return f"must have a root, a node with parent -1{hint}."
+    more = f" ({roots} nodes in all)" if roots > 2 else ""
+    return (
+        f"must have one root; nodes {_name(root, labels)} and {_name(other, labels)} "
+        f"have no parent{more}."
+    )
+
+
+def _describe_cycle(parent: np.ndarray, pending: np.ndarray, labels: np.ndarray | None) -> str:
     """The cycle through the first node that lies on one."""
     first = int(np.flatnonzero(pending)[0])
     cycle = np.empty(_CYCLE_SHOWN, dtype=parent.dtype)
     length = kernels.find_cycle(parent, first, cycle)
     if length == 1:
-        return f"must have no cycle; node {name(first)} is its own parent."
+        return f"must have no cycle; node {_name(first, labels)} is its own parent."
     shown = " -> ".join(str(i) for i in cycle[:length])
     more = f" -> ... ({length} nodes)" if length > _CYCLE_SHOWN else f" -> {first}"
-    return f"must have no cycle; node {name(first)} is its own ancestor: {shown}{more}."
+    return f"must have no cycle; node {_name(first, labels)} is its own ancestor: {shown}{more}."

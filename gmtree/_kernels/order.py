@@ -4,6 +4,46 @@ from gmtree._kernels._jit import kernel
 
 
 @kernel
+def canonical_levels(parent, n_internal, height, level_end):
+    """Heights and levels in one reverse sweep, if the numbering is canonical already.
+
+    Returns how many levels there are, or 0 if it is not canonical. `level_end[k]` becomes the
+    first node after those of height k + 1. `height` holds zeros for the first `n_internal`
+    nodes, which in a canonical numbering are those up to the largest parent.
+    """
+    n = parent.size
+    if parent[0] != -1:
+        return 0
+    level_end[0] = n
+    above = parent[n - 1]
+    for i in range(n - 1, max(n_internal, 1) - 1, -1):
+        p = parent[i]
+        if p < 0 or p > above:
+            return 0
+        above = p
+        height[p] = 2
+    levels = 1
+    for i in range(n_internal - 1, -1, -1):
+        h = height[i]
+        p = parent[i]
+        if h == levels:
+            if p > above:
+                return 0
+        elif h > levels:
+            level_end[levels] = i + 1
+            levels = h
+        else:
+            return 0
+        above = p
+        if i > 0:
+            if p < 0 or p >= i:
+                return 0
+            # Heights only grow on the way back, so the last child seen is a highest one.
+            height[p] = h + 1
+    return levels
+
+
+@kernel
 def scan_parents(parent, child_count):
     """Count children; return (number of roots, first root, second root, parents come first)."""
     roots = 0
@@ -25,31 +65,41 @@ def scan_parents(parent, child_count):
 
 
 @kernel
-def heights_parents_first(parent, height):
-    """h_p = 1 + max h_c in one reverse sweep; `height` holds ones. Returns 'is canonical'."""
-    for i in range(parent.size - 1, 0, -1):
-        h = height[i] + 1
-        p = parent[i]
-        height[p] = max(height[p], h)
-    for i in range(2, parent.size):
-        if height[i] > height[i - 1]:
-            return False
-        if height[i] == height[i - 1] and parent[i] < parent[i - 1]:
-            return False
-    return True
+def count_internal_children(parent, child_count, inner_count):
+    """inner_count[i] = number of children of i that have children; returns how many nodes do."""
+    internal = 0
+    for i in range(parent.size):
+        if child_count[i] > 0:
+            internal += 1
+            if parent[i] >= 0:
+                inner_count[parent[i]] += 1
+    return internal
 
 
 @kernel
-def heights_any_order(parent, pending, queue, height):
-    """Peel leaves first in, first out: nodes leave the queue by ascending height.
+def heights_parents_first(parent, child_count, height):
+    """h_p = 1 + max h_c over the internal nodes, in one reverse sweep; `height` holds zeros."""
+    for i in range(parent.size - 1, 0, -1):
+        if child_count[i] > 0:
+            h = max(height[i], 2)
+            height[i] = h
+            p = parent[i]
+            height[p] = max(height[p], h + 1)
+    height[0] = max(height[0], 2)
 
-    `pending` holds child counts and is used up; `height` holds ones. Returns how many nodes
-    were reached: the rest lie on a cycle, and are those with pending > 0.
+
+@kernel
+def heights_any_order(parent, child_count, pending, queue, height):
+    """Peel internal nodes first in, first out: they leave the queue by ascending height.
+
+    `pending` holds the counts of internal children and is used up. Returns how many nodes were
+    reached: the rest lie on a cycle, and are those with pending > 0.
     """
     tail = 0
     for i in range(parent.size):
-        if pending[i] == 0:
+        if child_count[i] > 0 and pending[i] == 0:
             queue[tail] = i
+            height[i] = 2
             tail += 1
     head = 0
     while head < tail:
@@ -67,10 +117,70 @@ def heights_any_order(parent, pending, queue, height):
 
 
 @kernel
-def count_heights(height, sizes):
+def count_heights(child_count, height, sizes):
     """sizes[k] = number of nodes of height k + 1."""
     for i in range(height.size):
-        sizes[height[i] - 1] += 1
+        if child_count[i] > 0:
+            sizes[height[i] - 1] += 1
+        else:
+            sizes[0] += 1
+
+
+@kernel
+def group_internal(parent, child_count, end, child):
+    """Counting sort of the internal nodes by parent.
+
+    On entry `end` holds the numbers of internal children, on return the places in `child`
+    where the children of each node end.
+    """
+    total = 0
+    for i in range(end.size):
+        count = end[i]
+        end[i] = total
+        total += count
+    for i in range(parent.size):
+        if child_count[i] > 0 and parent[i] >= 0:
+            p = parent[i]
+            child[end[p]] = i
+            end[p] += 1
+
+
+@kernel
+def order_internal(
+    root, height, inner_count, end, child, cursor, n_internal, order, position_parent
+):
+    """Walk internal nodes in final order and append each child to the bucket of its height.
+
+    Descending height, ties by the parent's position, then by number. `cursor[k]` holds the
+    position where height k + 1 begins and is used up.
+    """
+    order[0] = root
+    for r in range(n_internal):
+        i = order[r]
+        for k in range(end[i] - inner_count[i], end[i]):
+            c = child[k]
+            h = height[c] - 1
+            place = cursor[h]
+            cursor[h] = place + 1
+            order[place] = c
+            position_parent[place] = r
+
+
+@kernel
+def order_leaves(parent, child_count, inner_count, n_internal, next_place, order, position_parent):
+    """Put each leaf among those of its parent: leaves come by the position of the parent."""
+    place = n_internal
+    for r in range(n_internal):
+        i = order[r]
+        next_place[i] = place
+        for _ in range(child_count[i] - inner_count[i]):
+            position_parent[place] = r
+            place += 1
+    for i in range(parent.size):
+        if child_count[i] == 0:
+            p = parent[i]
+            order[next_place[p]] = i
+            next_place[p] += 1
 
 
 @kernel
@@ -89,25 +199,6 @@ def group_children(parent, start, child):
         if p >= 0:
             start[p] -= 1
             child[start[p]] = i
-
-
-@kernel
-def canonical_order(root, height, start, child, cursor, order, position_parent):
-    """Walk nodes in final order and append each child to the bucket of its height.
-
-    Descending height, ties by the parent's position, then by number. `cursor[k]` holds the
-    position where height k + 1 begins and is used up.
-    """
-    order[0] = root
-    for r in range(order.size):
-        i = order[r]
-        for k in range(start[i], start[i + 1]):
-            c = child[k]
-            h = height[c] - 1
-            place = cursor[h]
-            cursor[h] = place + 1
-            order[place] = c
-            position_parent[place] = r
 
 
 @kernel
