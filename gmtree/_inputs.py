@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from gmtree._kernels.labels import factorize as factorize_integers
 from gmtree._kernels.order import first_repeat
-from gmtree._validate import fail, fail_type, index_dtype
+from gmtree._validate import array, fail, fail_type, index_dtype, shown
 
 
 def column(argument: str, x: Any) -> np.ndarray:
     """A one-dimensional array of labels of any type."""
-    a = np.asarray(x)
+    if isinstance(x, Sequence) and not isinstance(x, (str, bytes)):
+        return _from_sequence(x)
+    a = array(argument, x)
     if a.ndim != 1:
-        # Labels that are tuples make numpy build a second dimension.
-        if isinstance(x, Sequence) and not isinstance(x, str):
-            a = np.empty(len(x), dtype=object)
-            for k, label in enumerate(x):
-                a[k] = label
-            return a
         fail(argument, f"must be one-dimensional, not have shape {a.shape}.")
+    if a.dtype.kind in "mM" and np.datetime_data(a.dtype)[0] == "ns":
+        # Only up to microseconds does numpy give Python's dates and times for single labels.
+        coarse = a.astype(f"{a.dtype.kind}8[us]")
+        if np.array_equal(coarse[~np.isnat(a)], a[~np.isnat(a)]):
+            return coarse
+    return a
+
+
+def _from_sequence(x: Sequence[Any]) -> np.ndarray:
+    """The labels as numpy has them, or as objects where it would change one.
+
+    It makes a second dimension of tuples, and a string of a number or NaN among strings.
+    """
+    try:
+        a = np.asarray(x)
+    except ValueError:
+        a = np.empty((0, 0))
+    if a.ndim == 1 and (a.dtype == object or a.tolist() == list(x)):
+        return a
+    a = np.empty(len(x), dtype=object)
+    for k, label in enumerate(x):
+        a[k] = label
     return a
 
 
@@ -38,7 +56,7 @@ def is_missing(label: Any) -> bool:
 
 def factorize(argument: str, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(codes, first): code of each label by first appearance (-1: missing), first row of each."""
-    if labels.dtype.kind in "iubfmM":
+    if labels.dtype.kind in "iubfmM" and labels.dtype.itemsize <= 8:
         return _factorize_numbers(labels)
     codes = np.empty(labels.size, dtype=index_dtype(labels.size))
     first: list[int] = []
@@ -109,7 +127,7 @@ def distinct_labels(argument: str, labels: Any, n: int) -> np.ndarray:
     _refuse_missing(argument, codes, "node")
     if first.size < labels.size:
         repeat = _first_repeat(codes)
-        fail(argument, f"must be distinct; node {repeat} repeats {labels[repeat]!r}.")
+        fail(argument, f"must be distinct; node {repeat} repeats {shown(labels[repeat])}.")
     return labels
 
 
@@ -121,7 +139,13 @@ def from_edges(child: Any, parent: Any) -> tuple[np.ndarray, np.ndarray]:
     if child.size == 0:
         fail("child", "must not be empty: a tree has at least one node.")
     both = _concatenate(child, parent)
-    codes, first = factorize("child", both)
+    try:
+        codes, first = factorize("child", both)
+    except TypeError:
+        # One of these says in which column and row it is.
+        factorize("child", child)
+        factorize("parent", parent)
+        raise
     m = child.size
     _refuse_missing("child", codes[:m], "row")
     numbers = np.full(codes.size, -1, dtype=np.int64)
@@ -132,7 +156,7 @@ def from_edges(child: Any, parent: Any) -> tuple[np.ndarray, np.ndarray]:
         earlier = int(np.flatnonzero(numbers[:m] == numbers[repeat])[0])
         fail(
             "child",
-            f"must name each node once, since a node has one parent; {child[repeat]!r} "
+            f"must name each node once, since a node has one parent; {shown(child[repeat])} "
             f"is in rows {earlier} and {repeat}.",
         )
     labels = np.empty(first.size, dtype=both.dtype)
@@ -177,13 +201,16 @@ def from_levels(
 
 def from_linkage(Z: Any) -> np.ndarray:
     """Parents from a linkage matrix."""
-    z = np.asarray(Z)
+    z = array("Z", Z)
+    if z.dtype.kind not in "iuf":
+        fail_type("Z", f"must hold real numbers, not dtype {z.dtype}.")
     if z.ndim != 2 or z.shape[1] != 4 or z.shape[0] == 0:
         fail("Z", f"must have shape (m - 1, 4), not {z.shape}.")
     merged = z[:, :2]
     m = z.shape[0] + 1
     limit = np.arange(m, 2 * m - 1)[:, None]
-    bad = np.flatnonzero(~((merged >= 0) & (merged < limit) & (merged % 1 == 0)).all(axis=1))
+    exists = (merged >= 0) & (merged < limit) & (merged == np.floor(merged))
+    bad = np.flatnonzero(~exists.all(axis=1))
     if bad.size:
         k = bad[0]
         fail(
@@ -232,10 +259,20 @@ def _refuse_missing(argument: str, codes: np.ndarray, per: str, more: str = ".")
 
 
 def _concatenate(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """One column from two, without turning numbers into strings."""
-    if (a.dtype.kind in "US") != (b.dtype.kind in "US"):
+    """One column from two, as objects where a common type would change a label."""
+    kinds = {a.dtype.kind, b.dtype.kind}
+    if kinds <= set("iubf"):
+        common = np.result_type(a, b).kind != "f" or (_fits_float(a) and _fits_float(b))
+    else:
+        common = len(kinds) == 1 and "V" not in kinds
+    if not common:
         a, b = a.astype(object), b.astype(object)
     return np.concatenate([a, b])
+
+
+def _fits_float(a: np.ndarray) -> bool:
+    """Whether numbers stay what they are as 64-bit floats."""
+    return a.dtype.kind == "f" or a.size == 0 or max(-int(a.min()), int(a.max())) <= 2**53
 
 
 def _level_columns(
@@ -244,15 +281,17 @@ def _level_columns(
     """The columns and their names, from columns or from a frame."""
     if levels is not None and isinstance(levels, str):
         fail_type("levels", f"must be a list of column names, not {levels!r}.")
+    if levels is not None and not isinstance(levels, Iterable):
+        fail_type("levels", f"must be a list of column names, not {levels!r}.")
     names = None if levels is None else list(levels)
-    if len(columns) == 1 and names is None and hasattr(columns[0], "columns"):
-        names = list(columns[0].columns)
+    if len(columns) == 1 and names is None and _is_frame(columns[0]):
+        names = list(getattr(columns[0], "columns", columns[0]))
     if len(columns) == 1 and names is not None and _is_frame(columns[0]):
         frame, columns = columns[0], ()
         for name in names:
             try:
                 columns += (frame[name],)
-            except (KeyError, ValueError, IndexError):
+            except (KeyError, TypeError, ValueError, IndexError):
                 fail("levels", f"must name columns of the frame, not {name!r}.")
     if not columns:
         fail("levels", "must give at least one level.")

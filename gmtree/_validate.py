@@ -33,12 +33,25 @@ def some(items: Iterable[Any], most: int = 5) -> str:
     return f"{text}, ..." if len(shown) > most else text
 
 
+def shown(label: Any) -> str:
+    """A label as its owner would write it: 'a' rather than np.str_('a')."""
+    return repr(label.item() if isinstance(label, (np.number, np.character)) else label)
+
+
+def array(argument: str, x: Any) -> np.ndarray:
+    """Whatever numpy makes of `x`; its complaint about ragged lists names no argument."""
+    try:
+        return np.asarray(x)
+    except (TypeError, ValueError) as error:
+        fail(argument, f"must be an array, or what numpy can turn into one: {error}")
+
+
 # --------------------------------------------------------------------------- integers
 
 
 def integer_vector(argument: str, x: Any, *, what: str = "integers") -> np.ndarray:
     """A one-dimensional array of native integers; floats and booleans are refused."""
-    a = np.asarray(x)
+    a = array(argument, x)
     if a.ndim != 1:
         fail(argument, f"must be one-dimensional, not have shape {a.shape}.")
     if a.size == 0:
@@ -66,7 +79,7 @@ def parent_vector(argument: str, parent: Any) -> np.ndarray:
 
 def node_numbers(argument: str, nodes: Any, n: int) -> np.ndarray:
     """Node numbers, scalar or array of any shape, each in 0..n-1."""
-    a = np.asarray(nodes)
+    a = array(argument, nodes)
     if a.dtype.kind not in "iu":
         if a.size == 0:
             return a.astype(np.int64)
@@ -95,6 +108,15 @@ def count(argument: str, x: Any, *, least: int) -> int:
     return int(x)
 
 
+def real(argument: str, x: Any) -> float:
+    """A finite real number."""
+    if isinstance(x, (bool, np.bool_)) or not isinstance(x, (int, float, np.number)):
+        fail_type(argument, f"must be a number, not {x!r}.")
+    if not np.isfinite(x):
+        fail(argument, f"must be finite, not {x!r}.")
+    return float(x)
+
+
 def threads(argument: str, x: Any) -> int | None:
     return None if x is None else count(argument, x, least=1)
 
@@ -107,7 +129,7 @@ def values(argument: str, v: Any, n: int, *, per: str = "node") -> np.ndarray:
 
     Other real floats become float64; integers and booleans become int64.
     """
-    a = np.asarray(v)
+    a = array(argument, v)
     if a.ndim not in (1, 2) or a.shape[0] != n:
         fail(argument, f"must have shape ({n},) or ({n}, k), one row per {per}, not {a.shape}.")
     if a.dtype.kind in "iub":
@@ -141,7 +163,7 @@ def weights(argument: str, w: Any, n: int, *, root: int | None = None) -> np.nda
     """
     if w is None:
         return None
-    a = np.asarray(w)
+    a = array(argument, w)
     if a.dtype.kind not in "iuf":
         fail_type(argument, f"must hold real numbers, not dtype {a.dtype}.")
     if a.shape not in ((), (n,)):

@@ -21,10 +21,11 @@ def complete(fanout: int, height: int) -> Tree:
     """
     fanout = check.count("fanout", fanout, least=1)
     height = check.count("height", height, least=1)
-    n = height if fanout == 1 else (fanout**height - 1) // (fanout - 1)
-    dtype = _dtype(n, f"complete({fanout}, {height})")
+    # Enough levels to see that there are too many nodes, without a number of many digits.
+    n = height if fanout == 1 else (fanout ** min(height, 64) - 1) // (fanout - 1)
+    dtype = _dtype("height", n)
     parent = np.arange(-1, n - 1, dtype=dtype)
-    parent //= fanout
+    parent //= min(fanout, n)
     return Tree._build("height", parent)
 
 
@@ -38,7 +39,7 @@ def chain(n: int) -> Tree:
     array([-1,  0,  1,  2], dtype=int32)
     """
     n = check.count("n", n, least=1)
-    return Tree._build("n", np.arange(-1, n - 1, dtype=_dtype(n, f"chain({n})")))
+    return Tree._build("n", np.arange(-1, n - 1, dtype=_dtype("n", n)))
 
 
 def star(n: int) -> Tree:
@@ -51,7 +52,7 @@ def star(n: int) -> Tree:
     array([-1,  0,  0,  0], dtype=int32)
     """
     n = check.count("n", n, least=1)
-    parent = np.zeros(n, dtype=_dtype(n, f"star({n})"))
+    parent = np.zeros(n, dtype=_dtype("n", n))
     parent[0] = -1
     return Tree._build("n", parent)
 
@@ -67,7 +68,7 @@ def caterpillar(n: int) -> Tree:
     """
     n = check.count("n", n, least=1)
     spine = (n + 1) // 2
-    parent = np.empty(n, dtype=_dtype(n, f"caterpillar({n})"))
+    parent = np.empty(n, dtype=_dtype("n", n))
     parent[:spine] = np.arange(-1, spine - 1)
     parent[spine:] = np.arange(n - spine)
     return Tree._build("n", parent).canonical()
@@ -85,7 +86,7 @@ def random_recursive(n: int, rng: np.random.Generator | int | None = None) -> Tr
     1000
     """
     n = check.count("n", n, least=1)
-    dtype = _dtype(n, f"random_recursive({n})")
+    dtype = _dtype("n", n)
     parent = (np.random.default_rng(rng).random(n) * np.arange(n)).astype(dtype)
     parent[0] = -1
     return Tree._build("n", parent)
@@ -115,7 +116,9 @@ def grouped(
     sizes = check.integer_vector("fanouts", fanouts)
     if sizes.min() < 2:
         check.fail("fanouts", f"must be at least 2, not {sizes.min()}.")
-    share = np.asarray(shares, dtype=float)
+    share = check.array("shares", shares)
+    if share.dtype.kind not in "iuf":
+        check.fail_type("shares", f"must hold real numbers, not dtype {share.dtype}.")
     if share.shape != sizes.shape:
         check.fail("shares", f"must have one entry per fan-out ({sizes.size}), not {share.shape}.")
     if not np.all(share >= 0) or not 0 < share.sum() < np.inf:
@@ -152,7 +155,7 @@ def from_fanouts(levels: Sequence[np.ndarray]) -> Tree:
         expected = int(level.sum())
     fanout = np.concatenate(counts) if counts else np.zeros(0, dtype=np.int64)
     n = 1 + int(fanout.sum())
-    parent = np.empty(n, dtype=_dtype(n, "from_fanouts"))
+    parent = np.empty(n, dtype=_dtype("levels", n))
     parent[0] = -1
     parent[1:] = np.repeat(np.arange(fanout.size, dtype=parent.dtype), fanout)
     return Tree._build("levels", parent)
@@ -178,7 +181,7 @@ def _group_sizes(
     return groups
 
 
-def _dtype(n: int, what: str) -> np.dtype:
+def _dtype(argument: str, n: int) -> np.dtype:
     if n > 2**40:
-        check.fail("n", f"must be below 2**40; {what} has {n} nodes.")
+        check.fail(argument, "must give a tree of at most 2**40 nodes.")
     return check.index_dtype(n)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 
 import numpy as np
@@ -60,3 +60,34 @@ def named_shapes(n: int, rng: int = 0) -> dict[str, gm.Tree]:
         "random, shuffled": gm.Tree.from_parents(renumber(random.parent, number)),
         "chain, shuffled": gm.Tree.from_parents(renumber(gm.shapes.chain(n).parent, number)),
     }
+
+
+def small_numbers(shape: tuple[int, ...]) -> st.SearchStrategy[np.ndarray]:
+    """Integers between -100 and 100, drawn as one number so that large arrays stay cheap."""
+    return st.integers(0, 2**32 - 1).map(
+        lambda seed: np.random.default_rng(seed).integers(-100, 101, shape)
+    )
+
+
+def weights(
+    low: float, high: float
+) -> st.SearchStrategy[Callable[[int], np.ndarray | float | None]]:
+    """Functions from n to weights: none, one for all, or one per node, of either sign."""
+
+    def several(seed: int) -> Callable[[int], np.ndarray]:
+        def draw(n: int) -> np.ndarray:
+            rng = np.random.default_rng(seed)
+            return rng.uniform(low, high, n) * rng.choice([-1, 1], n)
+
+        return draw
+
+    return st.one_of(
+        st.just(lambda n: None),
+        st.sampled_from([low, -high]).map(lambda w: lambda n: w),
+        st.integers(0, 2**32 - 1).map(several),
+    )
+
+
+# Edges weigh no more than nodes, so that nothing grows along a path.
+node_weights = weights(1, 2)
+edge_weights = weights(0.5, 1)
