@@ -125,13 +125,12 @@ def propagate(
     threads: int | None = None,
 ) -> None:
     """Downward: z_i = (v_i + e_i z_parent) / w_i. `out` may be `v`."""
-    kernel = sweeps.propagate if v.ndim == 1 else sweeps.propagate_columns
     root = _root(layout)
     out[root] = v[root] if node is None else v[root] / node[0]
     args = (layout.parent, layout.order, node, edge, readonly(v), out)
     with team(layout, threads) as run:
         for segment in layout.segments:
-            run(kernel, args, segment)
+            run(sweeps.propagate, args, segment)
 
 
 def accumulate(
@@ -143,21 +142,18 @@ def accumulate(
     threads: int | None = None,
 ) -> None:
     """Upward: z_i = (v_i + sum of e_c z_c) / w_i. `out` may be `v`."""
-    if v.ndim == 1:
-        leaves, inner = sweeps.accumulate_leaves, sweeps.accumulate
-    else:
-        leaves, inner = sweeps.accumulate_leaves_columns, sweeps.accumulate_columns
     if out is not v:
-        # Inner nodes are added to before they are reached; leaves are written when read.
-        known = slice(layout.n_inner) if layout.order is None else slice(None)
+        # Inner nodes are added to before they are reached; leaves are written when read, but for
+        # a root that is one.
+        known = slice(max(layout.n_inner, 1)) if layout.order is None else slice(None)
         np.copyto(out[known], v[known])
     shared_args = (layout.parent, layout.order, node, edge)
     with team(layout, threads) as run:
         for segment in reversed(layout.segments):
             if segment[0] >= layout.n_inner:
-                run(leaves, (*shared_args, readonly(v), out), segment)
+                run(sweeps.accumulate_leaves, (*shared_args, readonly(v), out), segment)
             else:
-                run(inner, (*shared_args, out), segment)
+                run(sweeps.accumulate, (*shared_args, out), segment)
     if node is not None:
         out[_root(layout)] /= node[0]
 
@@ -171,13 +167,12 @@ def multiply(
     threads: int | None = None,
 ) -> None:
     """y_i = w_i v_i - e_i v_parent. `out` is not `v`."""
-    kernel = sweeps.multiply if v.ndim == 1 else sweeps.multiply_columns
     root = _root(layout)
     out[root] = v[root] if node is None else v[root] * node[0]
     args = (layout.parent, layout.order, node, edge, readonly(v), out)
     with team(layout, threads) as run:
         for segment in layout.segments:
-            run(kernel, args, segment)
+            run(sweeps.multiply, args, segment)
 
 
 def multiply_transposed(
@@ -189,7 +184,6 @@ def multiply_transposed(
     threads: int | None = None,
 ) -> None:
     """y_i = w_i v_i - sum of e_c v_c. `out` is not `v`."""
-    kernel = sweeps.multiply_transposed if v.ndim == 1 else sweeps.multiply_transposed_columns
     if node is None:
         np.copyto(out, v)
     else:
@@ -201,7 +195,7 @@ def multiply_transposed(
     args = (layout.parent, layout.order, edge, readonly(v), out)
     with team(layout, threads) as run:
         for segment in layout.segments:
-            run(kernel, args, segment)
+            run(sweeps.multiply_transposed, args, segment)
 
 
 Operation = Callable[[np.ndarray, np.ndarray], None]

@@ -1,0 +1,235 @@
+"""Variances of consistent values, exactly, and single values of a kept solution.
+
+The final value of node c given that of its parent p is ``x_c = z_c + k_c (x_p - b_p)`` with
+``k_c = q_c / t_p``; all variances follow from that. Arrays are by position. ``q`` is None where
+all variances are equal (and count as one). ``q_below`` is ``q`` itself, except that it holds
+the infinite variance of nodes about which nothing is known from below, where ``q`` holds the
+even split.
+"""
+
+import numpy as np
+
+from gmtree._kernels._jit import kernel
+
+
+@kernel
+def _variance(q, t, r):
+    """Variance of z at position r, from the measurements at and below it."""
+    if q is not None:
+        return q[r]
+    return t[r] / (1.0 + t[r]) if r < t.size else 1.0
+
+
+@kernel
+def _ratio(part, t):
+    """part / t, and 0 where all children are exactly known."""
+    return part / t if t > 0.0 else 0.0
+
+
+@kernel
+def largest_children(parent, q_below, t, largest, rest):
+    """The child with the largest q of each node, and the sum of q over its other children.
+
+    ``t - q_c`` for that child would cancel; for all others it does not. Both outputs hold zeros
+    on entry (position 0 is nobody's child).
+    """
+    for r in range(1, parent.size):
+        p = parent[r]
+        variance = _variance(q_below, t, r)
+        first = largest[p]
+        if first == 0:
+            largest[p] = r
+        elif variance > _variance(q_below, t, first):
+            rest[p] += _variance(q_below, t, first)
+            largest[p] = r
+        else:
+            rest[p] += variance
+
+
+@kernel
+def node_variances(parent, q, q_below, t, largest, rest, variance):
+    """P_c = q_c (t_p - q_c) / t_p + k_c^2 P_p, parents before children."""
+    variance[0] = _variance(q_below, t, 0)
+    for r in range(1, parent.size):
+        p = parent[r]
+        own = _variance(q_below, t, r)
+        if own == np.inf:
+            # Known only as the difference of the parent and the other children.
+            others = np.inf if largest[p] != r else rest[p]
+            variance[r] = others + variance[p]
+        elif _variance(q_below, t, largest[p]) == np.inf:
+            variance[r] = own
+        else:
+            k = _ratio(_variance(q, t, r), t[p])
+            others = rest[p] if largest[p] == r else t[p] - own
+            variance[r] = own * _ratio(others, t[p]) + k * k * variance[p]
+
+
+@kernel
+def _overlap(a, b, sibling, t):
+    """q_a q_b / t; min(q_a, q_b) or 0 in the limit where some sibling is undetermined."""
+    if a == np.inf or b == np.inf:
+        return min(a, b)
+    return 0.0 if sibling == np.inf else a * _ratio(b, t)
+
+
+@kernel
+def covariances(parent, q, q_below, t, largest, variance, first, second, out):
+    """Covariances of the final values of pairs, climbing from both to where they meet."""
+    for m in range(out.size):
+        a = first[m]
+        b = second[m]
+        # What the parent passes on to each side, up to and without the last step.
+        factor = 1.0
+        k_a = 1.0
+        k_b = 1.0
+        q_a = -1.0
+        q_b = -1.0
+        while a != b:
+            # Of two positions the larger is never an ancestor of the other.
+            if a > b:
+                factor *= k_a
+                q_a = _variance(q_below, t, a)
+                k_a = _ratio(_variance(q, t, a), t[parent[a]])
+                a = parent[a]
+            else:
+                factor *= k_b
+                q_b = _variance(q_below, t, b)
+                k_b = _ratio(_variance(q, t, b), t[parent[b]])
+                b = parent[b]
+        common = k_a * k_b * variance[a] if k_a * k_b > 0.0 else 0.0
+        if q_a >= 0.0 and q_b >= 0.0:
+            common -= _overlap(q_a, q_b, _variance(q_below, t, largest[a]), t[a])
+        out[m] = factor * common
+
+
+@kernel
+def weigh_leaves(parent, q, q_below, t, weight, spread):
+    """A weighted sum of leaves as weight_i x_i plus noise of variance spread_i, at every node.
+
+    ``weight_p = sum k_c weight_c`` and
+    ``spread_p = sum spread_c + sum q_c (weight_c - weight_p)^2``. On entry `weight` holds the
+    weights of the leaves and zeros elsewhere, `spread` zeros.
+    """
+    for c in range(parent.size - 1, 0, -1):
+        weight[parent[c]] += _ratio(_variance(q, t, c), t[parent[c]]) * weight[c]
+    for c in range(parent.size - 1, 0, -1):
+        p = parent[c]
+        difference = weight[c] - weight[p]
+        variance = _variance(q_below, t, c)
+        spread[p] += spread[c]
+        if variance < np.inf:
+            spread[p] += variance * difference * difference
+        elif abs(difference) > 1e-9 * abs(weight[c]):
+            # Undetermined siblings that do not all count the same.
+            spread[p] = np.inf
+
+
+@kernel
+def sibling_sums(start, child, rank, q, t, sums, place):
+    """Running sums of q along each list of children, and where each node stands in them."""
+    for i in range(start.size - 1):
+        total = 0.0
+        for k in range(start[i], start[i + 1]):
+            total += _variance(q, t, rank[child[k]])
+            sums[k] = total
+            place[child[k]] = k
+
+
+@kernel
+def _climb(weight, spread, own, inside, outside):
+    """weight and spread one step up: siblings of total q `inside` count 1, `outside` 0."""
+    total = own + inside + outside
+    above = _ratio(weight * own + inside, total)
+    return above, spread + (
+        own * (weight - above) ** 2 + inside * (1.0 - above) ** 2 + outside * above**2
+    )
+
+
+@kernel
+def range_variances(parent, order, rank, q, t, start, sums, place, leaves, ranges, top, out):
+    """Variances of sums over ranges of leaves: climb from both ends, then on to the root.
+
+    Apart from the two paths every node is in or out as a whole. The lists of children (`start`,
+    `sums`, `place`) are by the caller's nodes, `top` is the variance of the root.
+    """
+    for m in range(out.size):
+        # a and b: nodes of which a right and a left part is in the range
+        a = leaves[ranges[m, 0]]
+        b = leaves[ranges[m, 1] - 1]
+        weight_a, spread_a = 1.0, 0.0
+        weight_b, spread_b = 1.0, 0.0
+        while a != b:
+            r_a = parent[rank[a]]
+            r_b = parent[rank[b]]
+            own_a = _variance(q, t, rank[a])
+            own_b = _variance(q, t, rank[b])
+            if r_a == r_b:
+                i = order[r_a]
+                between = max(sums[place[b]] - own_b - sums[place[a]], 0.0)
+                outside = max(sums[place[a]] - own_a, 0.0)
+                outside += max(sums[start[i + 1] - 1] - sums[place[b]], 0.0)
+                total = own_a + own_b + between + outside
+                above = _ratio(weight_a * own_a + weight_b * own_b + between, total)
+                spread_a += (
+                    spread_b
+                    + own_a * (weight_a - above) ** 2
+                    + own_b * (weight_b - above) ** 2
+                    + between * (1.0 - above) ** 2
+                    + outside * above**2
+                )
+                weight_a = above
+                a = i
+                b = i
+            elif r_a > r_b:
+                # The parent with the larger position is not the one where the paths meet.
+                i = order[r_a]
+                inside = max(sums[start[i + 1] - 1] - sums[place[a]], 0.0)
+                outside = max(sums[place[a]] - own_a, 0.0)
+                weight_a, spread_a = _climb(weight_a, spread_a, own_a, inside, outside)
+                a = i
+            else:
+                i = order[r_b]
+                inside = max(sums[place[b]] - own_b, 0.0)
+                outside = max(sums[start[i + 1] - 1] - sums[place[b]], 0.0)
+                weight_b, spread_b = _climb(weight_b, spread_b, own_b, inside, outside)
+                b = i
+        r = rank[a]
+        while r > 0:
+            own = _variance(q, t, r)
+            others = max(t[parent[r]] - own, 0.0)
+            weight_a, spread_a = _climb(weight_a, spread_a, own, 0.0, others)
+            r = parent[r]
+        out[m] = spread_a + weight_a * weight_a * top
+
+
+# --------------------------------------------------------------------------- kept solutions
+
+
+@kernel
+def change_path(parent, gain, carry, t, z, b, r, change):
+    """A measurement changes by `change`: renew z and b from position r up to the root."""
+    if r < t.size:
+        change *= t[r] / (1.0 + t[r]) if gain is None else gain[r]
+        z[r] += change
+    while r > 0:
+        r = parent[r]
+        b[r] += change
+        change *= 1.0 / (1.0 + t[r]) if carry is None else carry[r]
+        z[r] += change
+
+
+@kernel
+def value_at(parent, q, t, z, b, leaf_value, r):
+    """x at position r, as an affine function of the value of ever higher ancestors."""
+    constant = 0.0
+    factor = 1.0
+    while r > 0:
+        p = parent[r]
+        k = _ratio(_variance(q, t, r), t[p])
+        own = z[r] if r < t.size else leaf_value
+        constant += factor * (own - k * b[p])
+        factor *= k
+        r = p
+    own = z[0] if t.size > 0 else leaf_value
+    return constant + factor * own

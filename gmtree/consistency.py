@@ -1,0 +1,470 @@
+"""Measurements at every node of a tree into consistent values with the least error.
+
+Consistent means that each parent equals the sum of its children. Among all consistent values
+the projection minimises ``sum (x_i - v_i)^2 / s_i``, where node i was measured as ``v_i`` with
+variance ``s_i``: with independent unbiased errors it has the smallest variance of all linear
+unbiased estimates, at every node at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gmtree import _sweep
+from gmtree import _validate as check
+from gmtree._factor import Factor, variance_by_node
+from gmtree._kernels import consistency as kernels
+from gmtree._kernels import errors
+from gmtree.matrix import ConstraintMatrix, GenerationMatrix
+from gmtree.tree import Tree
+
+# From this mean number of children on, summing a family in a register beats adding each child
+# to its parent in memory.
+LARGE_FAMILY = 6
+
+
+class Consistency:
+    """Optimal consistent values for measurements on a tree.
+
+    The constructor does what depends on the tree and the variances only; :meth:`project` may
+    then be called for any number of measurements.
+
+    Parameters
+    ----------
+    tree : Tree
+    variance : optional
+        Variance of the measurement at each node: one number for all, one per node, or one per
+        level from the root down. None means equal. 0 marks a value that is known exactly and
+        is kept; inf a node that was not measured, whose value is ignored.
+    threads : int, optional
+        Threads that share a sweep over a large tree; by default the cores at hand. Results do
+        not depend on it, to the last bit.
+
+    Notes
+    -----
+    Where several siblings were measured neither by themselves nor through any node below them,
+    only their sum is determined. It is split evenly among them, the limit of equal large
+    variances, and :meth:`node_variance` is infinite there. A leaf with no measurement anywhere
+    on its path to the root could have any value and is refused.
+
+    Examples
+    --------
+    >>> import numpy as np, gmtree as gm
+    >>> tree = gm.Tree.from_parents([-1, 0, 0])
+    >>> post = gm.Consistency(tree)
+    >>> post.project([10.0, 4.0, 3.0])
+    array([9., 5., 4.])
+    >>> gm.Consistency(tree, variance=[0, 1, 3]).project([10.0, 4.0, 3.0])
+    array([10.  ,  4.75,  5.25])
+    >>> post.node_variance()
+    array([0.66666667, 0.66666667, 0.66666667])
+    """
+
+    def __init__(self, tree: Tree, variance: Any = None, threads: int | None = None) -> None:
+        if not isinstance(tree, Tree):
+            check.fail_type("tree", f"must be a Tree, not {type(tree).__name__}.")
+        self.tree = tree
+        self._threads = check.threads("threads", threads)
+        self._scale, self._variance = variance_by_node(tree, variance)
+        if self._variance is None:
+            self._factor = Factor.equal(tree, self._threads)
+        else:
+            self._factor = Factor.of(tree, self._variance, self._threads)
+        # Work space of the last call, taken out while in use: fresh memory costs a page fault
+        # for each 4 KiB, several times what the sweep itself needs.
+        self._spare: list[np.ndarray] = []
+        self._last: np.ndarray | None = None
+        self._kept: _Kept | None = None
+
+    def __repr__(self) -> str:
+        if self._variance is None:
+            what = "equal variances"
+        else:
+            known = int((self._variance == 0).sum())
+            missing = int(np.isinf(self._variance).sum())
+            what = f"variance per node ({known} known exactly, {missing} not measured)"
+        return f"Consistency({self.tree!r}, {what})"
+
+    # ------------------------------------------------------------------ projection
+
+    def project(
+        self,
+        noisy: Any,
+        *,
+        out: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """The consistent values closest to the measurements.
+
+        Parameters
+        ----------
+        noisy : array of shape (n,) or (n, k)
+            Measured value of each node; float32 stays float32.
+        out : array, optional
+            Where to put the result. It may be `noisy`.
+
+        Returns
+        -------
+        array of the shape of `noisy`
+        """
+        v = self._measurements(noisy)
+        self._last, self._kept = v, None
+        result = self._project(v, self._output(v, out))
+        if out is None or result is out:
+            return result
+        np.copyto(out, result)
+        return out
+
+    def _measurements(self, noisy: Any) -> np.ndarray:
+        """Checked values: floating point, finite, and 0 where not measured."""
+        v = check.values("noisy", noisy, self.tree.n)
+        if v.dtype == np.int64:
+            v = v.astype(np.float64)
+        measured = self._factor.measured
+        if measured is not None:
+            v = np.where(measured if v.ndim == 1 else measured[:, None], v, v.dtype.type(0))
+        check.finite("noisy", v)
+        return v
+
+    @staticmethod
+    def _output(v: np.ndarray, out: np.ndarray | None) -> np.ndarray:
+        """Memory for the result: `out` itself unless the sweeps still need what it holds."""
+        if out is not None:
+            check.output("out", out, v.shape, v.dtype)
+            if out.flags.c_contiguous and not np.may_share_memory(out, v):
+                return out
+        return np.empty_like(v)
+
+    def _project(self, v: np.ndarray, out: np.ndarray) -> np.ndarray:
+        tree, factor, layout = self.tree, self._factor, self.tree._layout
+        if tree.n == 1:
+            np.copyto(out, v)
+            return out
+        v = _sweep.readonly(v)
+        b = self._workspace((tree.n_internal, *v.shape[1:]))
+        with _sweep.team(layout, self._threads) as run:
+            self._collect(run, v, b, out)
+            self._check_exact(v, b)
+            kernels.root(layout.order, *self._weights, v, b, out)
+            for segment in layout.segments:
+                if segment[0] < layout.n_inner:
+                    args: tuple = (layout.parent, layout.order, factor.t, factor.q, b, out)
+                    run(kernels.down_inner, args, segment)
+                else:
+                    args = (layout.parent, layout.order, factor.q, v, b, out)
+                    run(kernels.down_leaves, args, segment)
+        self._spare.append(b)
+        return out
+
+    def _collect(self, run: _sweep.Run, v: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+        """The upward sweep: b at internal nodes, and z there in `out`, except at the root."""
+        layout = self.tree._layout
+        for segment in reversed(layout.segments):
+            if segment[0] < layout.n_inner:
+                args: tuple = (layout.parent, layout.order, *self._weights, v, b, out)
+                run(kernels.up_inner, args, segment)
+            else:
+                args = (layout.parent, layout.order, v, b)
+                families = v.ndim == 1 and _mean_family(layout, segment) >= LARGE_FAMILY
+                run(kernels.up_leaf_families if families else kernels.up_leaves, args, segment)
+
+    def _workspace(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Zeros, in the memory of an earlier call where it fits and no other thread has it."""
+        try:
+            b = self._spare.pop()
+        except IndexError:
+            return np.zeros(shape)
+        self._spare.clear()
+        if b.shape != shape:
+            return np.zeros(shape)
+        b.fill(0)
+        return b
+
+    def _check_exact(self, v: np.ndarray, b: np.ndarray) -> None:
+        """Refuse exactly known values that contradict those of their children."""
+        exact = self._factor.exact
+        if exact is None or exact.size == 0:
+            return
+        nodes = self.tree.order[exact]
+        own, below = v[nodes], b[exact]
+        # Sums of exact values may still be rounded.
+        size = np.maximum(abs(own), abs(below))
+        bad = np.flatnonzero((abs(own - below) > 1e-9 * size).reshape(exact.size, -1).any(axis=1))
+        if bad.size:
+            i = int(nodes[bad].min())
+            k = int(np.flatnonzero(nodes == i)[0])
+            check.fail(
+                "noisy",
+                f"must agree where values are known exactly (variance 0); node {i} is "
+                f"{own[k]} but its children add up to {below[k]}.",
+            )
+
+    # ------------------------------------------------------------------ the paper's matrices
+
+    @property
+    def theta(self) -> np.ndarray:
+        """For each internal node, in the order of ``tree.internal``: sum of q over its children.
+
+        With equal variances this is the theta of the Generation Matrix construction; q is the
+        variance of what is known of a child from itself and below.
+        """
+        t = self._factor.t * self._scale if self._variance is not None else self._factor.t
+        return self._by_internal(t)
+
+    def _by_internal(self, a: np.ndarray) -> np.ndarray:
+        """From positions to the order of ``tree.internal``."""
+        if self.tree.is_canonical:
+            return a
+        return a[np.argsort(self.tree.order[: self.tree.n_internal], kind="stable")]
+
+    @property
+    def generation_matrix(self) -> GenerationMatrix:
+        """The Generation Matrix G on ``tree.subtree(1)`` with ``G.T @ G = M.T @ diag(s) @ M``.
+
+        Its node weights are ``sqrt(tau_i)`` and its edge weights ``s_i / sqrt(tau_i)`` with
+        ``tau_i = s_i + theta_i``; M is the constraint matrix. It exists where all variances
+        are positive and finite.
+        """
+        if self.tree.n == 1:
+            check.fail("tree", "must have an internal node; a single node has no constraints.")
+        s = np.ones(self.tree.n_internal)
+        if self._variance is not None:
+            s = self._variance[self.tree.internal]
+            bad = np.flatnonzero(~((self._variance > 0) & (self._variance < np.inf)))
+            if bad.size:
+                i = bad[0]
+                check.fail(
+                    "variance",
+                    f"must be positive and finite for a Generation Matrix to exist; "
+                    f"node {i} has {self._variance[i]}.",
+                )
+        root_tau = np.sqrt(s + self.theta)
+        return GenerationMatrix(self.tree.subtree(1), node=root_tau, edge=s / root_tau)
+
+    # ------------------------------------------------------------------ errors of the result
+
+    def node_variance(self) -> np.ndarray:
+        """Variance of every projected value, in one sweep.
+
+        Infinite where only the sum of several undetermined siblings is known. With equal
+        variances s these add up to s times the number of leaves.
+        """
+        return self.tree.from_positions(self._factor.node_variance) * self._scale
+
+    def covariance(self, i: Any, j: Any) -> Any:
+        """Covariance of the projected values of two nodes; arrays of nodes give arrays.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> post = gm.Consistency(gm.shapes.star(3))
+        >>> round(post.covariance(1, 2), 6), round(post.covariance(0, 1), 6)
+        (-0.333333, 0.333333)
+        """
+        tree, factor = self.tree, self._factor
+        first, second = np.broadcast_arrays(
+            check.node_numbers("i", i, tree.n), check.node_numbers("j", j, tree.n)
+        )
+        a, b = (tree.rank[x.ravel()] for x in (first, second))
+        out = np.empty(a.size)
+        largest = factor.largest_children[0]
+        errors.covariances(
+            tree._position_parent, factor.q, factor.q_below, factor.t, largest,
+            factor.node_variance, a, b, out,
+        )  # fmt: skip
+        out *= self._scale
+        return out.reshape(first.shape) if first.ndim else float(out[0])
+
+    def leaf_sum_variance(self, mask_or_ranges: Any) -> Any:
+        """Variance of sums of projected leaf values, leaves in the order of ``tree.leaves``.
+
+        Parameters
+        ----------
+        mask_or_ranges : array
+            Either one bool per leaf, for the sum of those that are true (one sweep); or
+            integers of shape (m, 2) with rows ``start, stop``, for the sums over leaves
+            ``start`` to ``stop - 1`` (each in time proportional to the height).
+
+        Returns
+        -------
+        float or array of m
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> post = gm.Consistency(gm.shapes.complete(2, 3))
+        >>> post.leaf_sum_variance([[0, 4], [0, 1]]).round(4)
+        array([0.5714, 0.5714])
+        >>> round(post.leaf_sum_variance([True, True, False, False]), 4)
+        0.5714
+        """
+        a = np.asarray(mask_or_ranges)
+        if a.dtype == bool:
+            if a.shape != (self.tree.n_leaves,):
+                check.fail(
+                    "mask_or_ranges",
+                    f"must have one entry per leaf ({self.tree.n_leaves}), not {a.shape}.",
+                )
+            return float(self._weighted_sum_variance(a))
+        if a.dtype.kind not in "iu":
+            check.fail_type("mask_or_ranges", f"must hold bools or integers, not {a.dtype}.")
+        ranges = a.reshape(1, 2) if a.shape == (2,) else a
+        if ranges.ndim != 2 or ranges.shape[1] != 2:
+            check.fail("mask_or_ranges", f"must have shape (m, 2) for ranges, not {a.shape}.")
+        m = self.tree.n_leaves
+        bad = np.flatnonzero(
+            (ranges[:, 0] < 0) | (ranges[:, 1] > m) | (ranges[:, 0] > ranges[:, 1])
+        )
+        if bad.size:
+            check.fail(
+                "mask_or_ranges",
+                f"must have 0 <= start <= stop <= {m}; row {bad[0]} is {ranges[bad[0]].tolist()}.",
+            )
+        out = self._range_variances(ranges.astype(np.int64))
+        return float(out[0]) if a.ndim == 1 else out
+
+    def _weighted_sum_variance(self, leaf_weight: np.ndarray) -> float:
+        tree, factor = self.tree, self._factor
+        weight, spread = np.zeros(tree.n), np.zeros(tree.n)
+        weight[tree.rank[tree.leaves]] = leaf_weight
+        errors.weigh_leaves(
+            tree._position_parent, factor.q, factor.q_below, factor.t, weight, spread
+        )
+        return self._scale * (spread[0] + weight[0] ** 2 * factor.node_variance[0])
+
+    def _range_variances(self, ranges: np.ndarray) -> np.ndarray:
+        tree, factor = self.tree, self._factor
+        out = np.zeros(len(ranges))
+        if factor.has_undetermined:
+            # Infinite variances cancel or not depending on which siblings are in a range.
+            for k, (start, stop) in enumerate(ranges):
+                mask = np.zeros(tree.n_leaves)
+                mask[start:stop] = 1
+                out[k] = self._weighted_sum_variance(mask)
+            return out
+        some = np.flatnonzero(ranges[:, 0] < ranges[:, 1])
+        result = np.empty(some.size)
+        sums, place = factor.sibling_sums
+        errors.range_variances(
+            tree._position_parent, tree.order, tree.rank, factor.q, factor.t, tree._children[0],
+            sums, place, tree.leaves, ranges[some], factor.node_variance[0], result,
+        )  # fmt: skip
+        out[some] = self._scale * result
+        return out
+
+    # ------------------------------------------------------------------ one measurement at a time
+
+    def keep(self, noisy: Any) -> Consistency:
+        """Keep the solution for these measurements, for :meth:`update` and :meth:`value`.
+
+        Not needed after :meth:`project`, whose last measurements are used otherwise.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> post = gm.Consistency(gm.shapes.star(3)).keep([10.0, 4.0, 3.0])
+        >>> post.value(0)
+        9.0
+        >>> post.update(1, 7.0)
+        >>> post.value(0), post.value(1)
+        (10.0, 7.0)
+        """
+        v = self._measurements(noisy)
+        if v.ndim != 1:
+            check.fail("noisy", f"must have shape ({self.tree.n},) to be kept, not {v.shape}.")
+        tree, layout = self.tree, self.tree._layout
+        z, b = np.zeros(tree.n), np.zeros(max(1, tree.n_internal))
+        v = np.array(v, dtype=np.float64)
+        if tree.n > 1:
+            with _sweep.team(layout, self._threads) as run:
+                self._collect(run, _sweep.readonly(v), b, z)
+            self._check_exact(v, b)
+            kernels.root(layout.order, *self._weights, _sweep.readonly(v), b.copy(), z)
+        self._kept = _Kept(v, tree.to_positions(z)[: tree.n_internal].copy(), b)
+        return self
+
+    @property
+    def _weights(self) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+        return self._factor.t, self._factor.gain, self._factor.carry
+
+    def _solution(self) -> _Kept:
+        if self._kept is None:
+            if self._last is None:
+                raise ValueError(
+                    "No measurements are kept yet: call project(noisy) or keep(noisy)."
+                )
+            self.keep(self._last)
+        assert self._kept is not None
+        return self._kept
+
+    def update(self, node: int, value: float) -> None:
+        """Change one measurement of the kept solution, in time proportional to the depth."""
+        i = check.node_number("node", node, self.tree.n)
+        value = check.real("value", value)
+        kept, factor = self._solution(), self._factor
+        if factor.measured is not None and not factor.measured[i]:
+            return
+        if self._variance is not None and self._variance[i] == 0:
+            # An exact value may contradict others, which only a whole sweep can tell.
+            v = kept.v.copy()
+            v[i] = value
+            self.keep(v)
+            return
+        change = value - kept.v[i]
+        weights = (factor.gain, factor.carry, factor.t)
+        r = int(self.tree.rank[i])
+        errors.change_path(self.tree._position_parent, *weights, kept.z, kept.b, r, change)
+        kept.v[i] = value
+
+    def value(self, node: int) -> float:
+        """The projected value of one node, in time proportional to its depth."""
+        i = check.node_number("node", node, self.tree.n)
+        kept, factor = self._solution(), self._factor
+        r = int(self.tree.rank[i])
+        state = (kept.z, kept.b, kept.v[i])
+        return float(errors.value_at(self.tree._position_parent, factor.q, factor.t, *state, r))
+
+
+class _Kept:
+    """A solution half done: after the upward sweep."""
+
+    __slots__ = ("b", "v", "z")
+
+    def __init__(self, v: np.ndarray, z: np.ndarray, b: np.ndarray) -> None:
+        self.v, self.z, self.b = v, z, b
+
+
+def _mean_family(layout: _sweep.Layout, segment: tuple[int, int, bool]) -> float:
+    """Mean number of siblings in a range of leaves."""
+    start, stop, _ = segment
+    return (stop - start) / (int(layout.parent[stop - 1]) - int(layout.parent[start]) + 1)
+
+
+def consistent(
+    tree: Tree, noisy: Any, variance: Any = None, *, threads: int | None = None, **options: Any
+) -> np.ndarray:
+    """Optimal consistent values in one call: ``Consistency(tree, variance).project(noisy)``.
+
+    Examples
+    --------
+    >>> import gmtree as gm
+    >>> gm.consistent(gm.shapes.star(3), [10.0, 4.0, 3.0])
+    array([9., 5., 4.])
+    """
+    return Consistency(tree, variance, threads).project(noisy, **options)
+
+
+def consistency_bias(tree: Tree, values: Any) -> float:
+    """Root mean square of parent minus sum of children: 0 for consistent values.
+
+    Examples
+    --------
+    >>> import gmtree as gm
+    >>> gm.consistency_bias(gm.shapes.star(3), [10.0, 4.0, 3.0])
+    3.0
+    """
+    if tree.n_internal == 0:
+        return 0.0
+    difference = ConstraintMatrix(tree).T @ values
+    return float(np.sqrt(np.mean(np.square(difference, dtype=np.float64))))
