@@ -1,0 +1,128 @@
+"""Sums over ranges of leaves, from the fewest nodes that cover them.
+
+Nodes keep the caller's numbers here. Children sit in *slots*, family after family and from left
+to right within one: ``start[p]`` is the first slot of p's family, ``start[p + 1]`` the slot after
+its last. `child`, `slot` and `leaves` are ``None`` in a tree numbered level by level, where slot
+s holds node s + 1 and the leaves come last; `rank` is ``None`` where parents have smaller
+numbers than their children.
+"""
+
+import numpy as np
+
+from gmtree._kernels._jit import kernel
+
+
+@kernel
+def _child_in(child, s):
+    return np.uint64(s + np.uint64(1)) if child is None else np.uint64(child[s])
+
+
+@kernel
+def _slot_of(slot, i):
+    return np.uint64(i - np.uint64(1)) if slot is None else np.uint64(slot[i])
+
+
+@kernel
+def _leaf_at(leaves, n_inner, a):
+    return np.uint64(n_inner + a) if leaves is None else np.uint64(leaves[a])
+
+
+@kernel
+def _rank_of(rank, i):
+    return i if rank is None else np.uint64(rank[i])
+
+
+@kernel
+def _add_node(v, i, out, k):
+    for j in range(out.shape[1]):
+        out[k, j] += v[i, j]
+
+
+@kernel
+def _add_slots(child, v, prefix, first, lo, hi, out, k):
+    """Add slots lo to hi - 1 of the family whose first slot is `first`."""
+    if lo >= hi:
+        return
+    for j in range(out.shape[1]):
+        if prefix is None:
+            for s in range(lo, hi):
+                out[k, j] += v[_child_in(child, s), j]
+        else:
+            total = prefix[hi - np.uint64(1), j]
+            if lo > first:
+                total -= prefix[lo - np.uint64(1), j]
+            out[k, j] += total
+
+
+@kernel
+def family_prefix(start, child, v, prefix):
+    """prefix_s = v of slot s + prefix of the slot before, anew in each family."""
+    for p in range(np.uint64(start.size - 1)):
+        first = np.uint64(start[p])
+        for s in range(first, np.uint64(start[p + np.uint64(1)])):
+            i = _child_in(child, s)
+            for j in range(prefix.shape[1]):
+                prefix[s, j] = v[i, j]
+                if s > first:
+                    prefix[s, j] += prefix[s - np.uint64(1), j]
+
+
+@kernel
+def cover_sums(
+    parent, rank, start, child, slot, leaves, n_inner, root, v, prefix, ranges, out, begin, end
+):
+    """out_k = sum of v over the highest nodes whose leaves all lie in [a_k, b_k).
+
+    Climbs from both end leaves to the children of their lowest common ancestor. As long as
+    everything below `left` is in the range, `left` stands for all of it; the first time it has
+    a sibling further left, it is added, and from then on the siblings to its right. `prefix` is
+    None to add siblings one by one.
+    """
+    one = np.uint64(1)
+    for k in range(np.uint64(begin), np.uint64(end)):
+        for j in range(out.shape[1]):
+            out[k, j] = 0
+        a, b = ranges[k, 0], ranges[k, 1]
+        if a == b:
+            continue
+        left, right = _leaf_at(leaves, n_inner, a), _leaf_at(leaves, n_inner, b - one)
+        left_whole = right_whole = True
+        top = left
+        if left != right:
+            p, q = np.uint64(parent[left]), np.uint64(parent[right])
+            # The parent that comes later in the order cannot be the common ancestor.
+            while p != q:
+                if _rank_of(rank, p) > _rank_of(rank, q):
+                    first, s = np.uint64(start[p]), _slot_of(slot, left)
+                    if left_whole and s > first:
+                        left_whole = False
+                        _add_node(v, left, out, k)
+                    if not left_whole:
+                        last = np.uint64(start[p + one])
+                        _add_slots(child, v, prefix, first, s + one, last, out, k)
+                    left, p = p, np.uint64(parent[p])
+                else:
+                    first, s = np.uint64(start[q]), _slot_of(slot, right)
+                    if right_whole and s + one < np.uint64(start[q + one]):
+                        right_whole = False
+                        _add_node(v, right, out, k)
+                    if not right_whole:
+                        _add_slots(child, v, prefix, first, first, s, out, k)
+                    right, q = q, np.uint64(parent[q])
+            first, last = np.uint64(start[p]), np.uint64(start[p + one])
+            s, t = _slot_of(slot, left), _slot_of(slot, right)
+            top = p
+            if not (left_whole and right_whole and s == first and t + one == last):
+                if left_whole:
+                    _add_node(v, left, out, k)
+                if right_whole:
+                    _add_node(v, right, out, k)
+                _add_slots(child, v, prefix, first, s + one, t, out, k)
+                continue
+        # One node covers the range; so does its parent where it is an only child.
+        while top != root:
+            p = np.uint64(parent[top])
+            if np.uint64(start[p + one]) - np.uint64(start[p]) > one:
+                break
+            top = p
+        _add_node(v, top, out, k)
