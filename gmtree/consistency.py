@@ -206,11 +206,14 @@ class Consistency:
     def theta(self) -> np.ndarray:
         """For each internal node, in the order of ``tree.internal``: sum of q over its children.
 
-        With equal variances this is the theta of the Generation Matrix construction; q is the
-        variance of what is known of a child from itself and below.
+        With equal variances of one this is the theta of the Generation Matrix construction; q
+        is the variance of what is known of a child from itself and below.
         """
-        t = self._factor.t * self._scale if self._variance is not None else self._factor.t
-        return self._by_internal(t)
+        t, factor = self._factor.t, self._factor
+        if factor.has_undetermined:
+            assert factor.q_below is not None
+            t = np.where(np.isinf(factor.q_below[factor.largest_children[0]]), np.inf, t)
+        return self._by_internal(t) * self._scale
 
     def _by_internal(self, a: np.ndarray) -> np.ndarray:
         """From positions to the order of ``tree.internal``."""
@@ -228,19 +231,22 @@ class Consistency:
         """
         if self.tree.n == 1:
             check.fail("tree", "must have an internal node; a single node has no constraints.")
-        s = np.ones(self.tree.n_internal)
-        if self._variance is not None:
-            s = self._variance[self.tree.internal]
-            bad = np.flatnonzero(~((self._variance > 0) & (self._variance < np.inf)))
-            if bad.size:
-                i = bad[0]
-                check.fail(
-                    "variance",
-                    f"must be positive and finite for a Generation Matrix to exist; "
-                    f"node {i} has {self._variance[i]}.",
-                )
+        s = self._positive_variance()[self.tree.internal]
         root_tau = np.sqrt(s + self.theta)
         return GenerationMatrix(self.tree.subtree(1), node=root_tau, edge=s / root_tau)
+
+    def _positive_variance(self) -> np.ndarray:
+        """The variance of each node, where all are such that a Generation Matrix exists."""
+        if self._variance is None:
+            return np.full(self.tree.n, self._scale)
+        bad = np.flatnonzero(~((self._variance > 0) & (self._variance < np.inf)))
+        if bad.size:
+            check.fail(
+                "variance",
+                f"must be positive and finite for a Generation Matrix to exist; "
+                f"node {bad[0]} has {self._variance[bad[0]]}.",
+            )
+        return self._variance
 
     # ------------------------------------------------------------------ errors of the result
 
@@ -295,9 +301,9 @@ class Consistency:
         >>> import gmtree as gm
         >>> post = gm.Consistency(gm.shapes.complete(2, 3))
         >>> post.leaf_sum_variance([[0, 4], [0, 1]]).round(4)
-        array([0.5714, 0.5714])
+        array([0.5714, 0.619 ])
         >>> round(post.leaf_sum_variance([True, True, False, False]), 4)
-        0.5714
+        0.4762
         """
         a = np.asarray(mask_or_ranges)
         if a.dtype == bool:
