@@ -1,0 +1,314 @@
+"""Other ways to treat noisy values on a tree: what :func:`gmtree.consistent` is compared with.
+
+All take the measured value of each node, in your numbering, with equal variances unless said
+otherwise. Only :func:`processless` and, on trees that are not complete, :func:`boosting` give
+values that are not consistent; :func:`privtrie` and :func:`dense` find the same optimum as
+:func:`gmtree.consistent`.
+
+References
+----------
+- M. Hay, V. Rastogi, G. Miklau, D. Suciu, "Boosting the accuracy of differentially private
+  histograms through consistency", PVLDB 3 (2010).
+- N. Wang, X. Xiao, Y. Yang, T. D. Hoang, H. Shin, J. Shin, G. Yu, "PrivTrie: effective frequent
+  term discovery under local differential privacy", ICDE 2018.
+- J. Lee, Y. Wang, D. Kifer, "Maximum likelihood postprocessing for differential privacy under
+  consistency constraints", KDD 2015.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from gmtree import _sweep
+from gmtree import _validate as check
+from gmtree._kernels import baselines as kernels
+from gmtree.consistency import Consistency
+from gmtree.matrix import ConstraintMatrix
+from gmtree.tree import Tree
+
+__all__ = [
+    "boosting",
+    "boosting_recursive",
+    "dense",
+    "privtrie",
+    "privtrie_recursive",
+    "processless",
+]
+
+# The closed form takes time with the cube of the number of inner nodes, seconds for this many.
+MOST_DENSE_NODES = 5000
+
+
+def processless(tree: Tree, noisy: Any) -> np.ndarray:
+    """The measurements as they are: a copy.
+
+    Examples
+    --------
+    >>> import gmtree as gm
+    >>> gm.baselines.processless(gm.shapes.star(3), [10.0, 4.0, 3.0])
+    array([10.,  4.,  3.])
+    """
+    return _measurements(tree, noisy).copy()
+
+
+# --------------------------------------------------------------------------- Boosting
+
+
+def boosting(tree: Tree, noisy: Any) -> np.ndarray:
+    """Boosting (Hay et al.), as two compiled sweeps.
+
+    With k the number of children of the root and l the height of a node::
+
+        upward    z_i = ((k^l - k^(l-1)) v_i + (k^(l-1) - 1) sum z_c) / (k^l - 1)
+        downward  x_c = z_c + (x_p - sum z_c) / k
+
+    This is the optimum where every inner node has k children and all leaves are equally deep.
+    On other trees it is neither optimal nor consistent.
+
+    Examples
+    --------
+    >>> import gmtree as gm
+    >>> gm.baselines.boosting(gm.shapes.star(3), [10.0, 4.0, 3.0])
+    array([9., 5., 4.])
+    """
+    v = _measurements(tree, noisy)
+    if tree.n == 1:
+        return v.copy()
+    layout, fanout = tree._layout, _root_fanout(tree)
+    own, below = _boosting_weights(fanout, np.arange(tree.height, 0, -1))
+    total, out = np.zeros(tree.n_internal), np.empty(tree.n)
+    index = (layout.parent, layout.order)
+    v_read = _sweep.readonly(v.astype(np.float64, copy=False))
+    kernels.boosting_leaves(*index, v_read, total, out, layout.n_inner, tree.n)
+    kernels.boosting_inner(*index, tree._level_start, own, below, v_read, total, out)
+    kernels.boosting_down(*index, 1 / fanout, total, out)
+    return out.astype(v.dtype, copy=False)
+
+
+def boosting_recursive(tree: Tree, noisy: Any) -> np.ndarray:
+    """:func:`boosting` as recursive functions in plain Python.
+
+    Raises
+    ------
+    ValueError
+        Where the tree is higher than Python may recurse.
+
+    Examples
+    --------
+    >>> import gmtree as gm
+    >>> gm.baselines.boosting_recursive(gm.shapes.star(3), [10.0, 4.0, 3.0])
+    array([9., 5., 4.])
+    """
+    v = _measurements(tree, noisy)
+    if tree.n == 1:
+        return v.copy()
+    fanout = _root_fanout(tree)
+    own, below = (w.tolist() for w in _boosting_weights(fanout, np.arange(1, tree.height + 1)))
+    children, x = _child_lists(tree), v.tolist()
+    total = [0.0] * tree.n
+
+    def up(i: int) -> int:
+        """Turn v into z below node i, and tell its height."""
+        height = 1
+        for c in children[i]:
+            height = max(height, 1 + up(c))
+            total[i] += x[c]
+        x[i] = own[height - 1] * x[i] + below[height - 1] * total[i]
+        return height
+
+    def down(i: int) -> None:
+        for c in children[i]:
+            x[c] += (x[i] - total[i]) / fanout
+            down(c)
+
+    with _recursion(tree, "boosting"):
+        up(tree.root)
+        down(tree.root)
+    return np.array(x, dtype=v.dtype)
+
+
+def _root_fanout(tree: Tree) -> int:
+    return tree.children(tree.root).size
+
+
+def _boosting_weights(k: int, height: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Weights of a node's own value and of its children's sum, by height.
+
+    Divided by k^l, which would overflow in deep trees; for k = 1 the limit of the formulas.
+    """
+    if k == 1:
+        return 1 / height, 1 - 1 / height
+    power = float(k) ** -height.astype(np.float64)
+    return (1 - 1 / k) / (1 - power), (1 / k - power) / (1 - power)
+
+
+# --------------------------------------------------------------------------- PrivTrie
+
+
+def privtrie(tree: Tree, noisy: Any) -> np.ndarray:
+    """The post-processing of PrivTrie (Wang et al.), as three compiled sweeps.
+
+    It solves for the leaves, whose normal equations involve the sums of the measurements on
+    their paths to the root::
+
+        downward  a_i = sum of v over i and its ancestors
+        upward    t_i = sum q_c, q_i = t_i / (1 + t_i), y_i = (sum y_c) / (1 + t_i)
+                  with q = 1 and y = a at leaves
+        downward  x_i = y_i - q_i (sum of x over the ancestors of i)
+
+    The result is optimal for equal variances on any tree. In very deep trees the sums along
+    paths cost some digits, which :func:`gmtree.consistent` keeps.
+
+    Examples
+    --------
+    >>> import gmtree as gm
+    >>> gm.baselines.privtrie(gm.shapes.star(3), [10.0, 4.0, 3.0])
+    array([9., 5., 4.])
+    """
+    v = _measurements(tree, noisy)
+    if tree.n == 1:
+        return v.copy()
+    layout, out = tree._layout, np.empty(tree.n)
+    _sweep.propagate(layout, v.astype(np.float64, copy=False), out, threads=1)
+    t, total = np.zeros(tree.n_internal), np.zeros(tree.n_internal)
+    kernels.privtrie_up(layout.parent, layout.order, t, total, out)
+    kernels.privtrie_down(layout.parent, layout.order, t, total, out)
+    return out.astype(v.dtype, copy=False)
+
+
+def privtrie_recursive(tree: Tree, noisy: Any) -> np.ndarray:
+    """The post-processing of PrivTrie as published: recursive functions, in plain Python.
+
+    Four passes over the tree, each a function that calls itself for every child. The formulas
+    are those of :func:`privtrie`.
+
+    Raises
+    ------
+    ValueError
+        Where the tree is higher than Python may recurse.
+
+    Examples
+    --------
+    >>> import gmtree as gm
+    >>> gm.baselines.privtrie_recursive(gm.shapes.star(3), [10.0, 4.0, 3.0])
+    array([9., 5., 4.])
+    """
+    v = _measurements(tree, noisy)
+    children, x = _child_lists(tree), v.tolist()
+    q, shrink = [1.0] * tree.n, [1.0] * tree.n
+
+    def weigh(i: int) -> float:
+        """q_i = t_i / (1 + t_i), and 1 / (1 + t_i), at internal nodes."""
+        if children[i]:
+            t = 0.0
+            for c in children[i]:
+                t += weigh(c)
+            shrink[i] = 1 / (1 + t)
+            q[i] = t * shrink[i]
+        return q[i]
+
+    def add_path(i: int, above: float) -> None:
+        """Sums of the measurements from the root to each leaf."""
+        x[i] += above
+        for c in children[i]:
+            add_path(c, x[i])
+
+    def collect(i: int) -> float:
+        """y_i = (sum y_c) / (1 + t_i) at internal nodes."""
+        if children[i]:
+            total = 0.0
+            for c in children[i]:
+                total += collect(c)
+            x[i] = total * shrink[i]
+        return x[i]
+
+    def take_path(i: int, above: float) -> None:
+        """x_i = y_i - q_i (sum of x over the ancestors)."""
+        x[i] -= q[i] * above
+        for c in children[i]:
+            take_path(c, above + x[i])
+
+    with _recursion(tree, "privtrie"):
+        weigh(tree.root)
+        add_path(tree.root, 0.0)
+        collect(tree.root)
+        take_path(tree.root, 0.0)
+    return np.array(x, dtype=v.dtype)
+
+
+# --------------------------------------------------------------------------- closed form
+
+
+def dense(tree: Tree, noisy: Any, variance: Any = None) -> np.ndarray:
+    """The closed form ``v - S M (M^T S M)^-1 M^T v`` (Lee et al.) with dense matrices.
+
+    M is the constraint matrix and S the diagonal matrix of variances. Time grows with the cube
+    of the number of inner nodes, so trees of more than 5000 nodes are refused.
+
+    Parameters
+    ----------
+    tree : Tree
+    noisy : array of n reals
+    variance : optional
+        As for :class:`~gmtree.Consistency`; positive and finite.
+
+    Examples
+    --------
+    >>> import gmtree as gm
+    >>> gm.baselines.dense(gm.shapes.star(3), [10.0, 4.0, 3.0], variance=[1, 1, 2])
+    array([9.25, 4.75, 4.5 ])
+    """
+    from scipy.linalg import solve
+
+    v = _measurements(tree, noisy)
+    if tree.n > MOST_DENSE_NODES:
+        check.fail(
+            "tree",
+            f"must have at most {MOST_DENSE_NODES} nodes for the dense closed form, not {tree.n}.",
+        )
+    s = Consistency(tree, variance)._positive_variance()
+    if tree.n == 1:
+        return v.copy()
+    M = ConstraintMatrix(tree).toarray()
+    SM = s[:, None] * M
+    return (v - SM @ solve(M.T @ SM, M.T @ v, assume_a="pos")).astype(v.dtype, copy=False)
+
+
+# --------------------------------------------------------------------------- shared
+
+
+def _measurements(tree: Tree, noisy: Any) -> np.ndarray:
+    """Checked values, one per node, in floating point."""
+    if not isinstance(tree, Tree):
+        check.fail_type("tree", f"must be a Tree, not {type(tree).__name__}.")
+    v = check.values("noisy", noisy, tree.n)
+    if v.ndim != 1:
+        check.fail("noisy", f"must have shape ({tree.n},), not {v.shape}.")
+    if v.dtype == np.int64:
+        v = v.astype(np.float64)
+    check.finite("noisy", v)
+    return v
+
+
+def _child_lists(tree: Tree) -> list[list[int]]:
+    """The children of each node as plain lists, which Python walks fastest."""
+    start, child = (a.tolist() for a in tree._children)
+    return [child[start[i] : start[i + 1]] for i in range(tree.n)]
+
+
+@contextmanager
+def _recursion(tree: Tree, instead: str) -> Iterator[None]:
+    """Say what to do where a tree is too high to recurse."""
+    try:
+        yield
+    except RecursionError:
+        check.fail(
+            "tree",
+            f"must be less high than Python may recurse ({sys.getrecursionlimit()} calls), not "
+            f"{tree.height}; use {instead}, or raise the limit with sys.setrecursionlimit.",
+        )
