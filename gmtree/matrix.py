@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gmtree import _sweep
+from gmtree import _memory, _sweep
 from gmtree import _validate as check
+from gmtree._kernels import sparse, spectral
 from gmtree.tree import Tree
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class TreeMatrix(ABC):
         return self._multiply(check.values("v", v, self.shape[1], per="column"))
 
     def __rmatmul__(self, v: Any) -> np.ndarray:
-        return (self.T @ np.asarray(v).T).T
+        return (self.T @ check.array("v", v).T).T
 
     def toarray(self) -> np.ndarray:
         """The matrix as a dense array, for small trees and for looking at."""
@@ -112,7 +113,7 @@ class Transposed:
         return self._matrix._multiply_transposed(check.values("v", v, self.shape[1], per="column"))
 
     def __rmatmul__(self, v: Any) -> np.ndarray:
-        return (self._matrix @ np.asarray(v).T).T
+        return (self._matrix @ check.array("v", v).T).T
 
     def solve(
         self, v: Any, *, out: np.ndarray | None = None, overwrite: bool = False
@@ -299,20 +300,81 @@ class GenerationMatrix(TreeMatrix):
         tree, n = self.tree, self.tree.n
         indptr = np.arange(0, 2 * n + 1, 2, dtype=check.index_dtype(2 * n))
         indptr[tree.root + 1 :] -= 1
-        indices = np.empty(2 * n - 1, dtype=indptr.dtype)
-        data = np.empty(2 * n - 1, dtype=self.dtype)
-        # Each row holds the diagonal and the parent; sorted columns put the smaller first.
-        child = np.flatnonzero(tree.parent >= 0)
-        above = tree.parent[child]
-        parent_first = above < child
-        place = indptr[child]
-        diagonal_place = indptr[:-1].copy()
-        diagonal_place[child] += parent_first
-        indices[diagonal_place] = np.arange(n)
-        data[diagonal_place] = self.node
-        indices[place + ~parent_first] = above
-        data[place + ~parent_first] = -self.edge[child]
+        indices, data = np.empty(self.nnz, indptr.dtype), np.empty(self.nnz, self.dtype)
+        node = None if self._node is None else self.node
+        edge = None if self._edge is None else self.edge
+        sparse.generation_rows(tree.parent, node, edge, indices, data)
         return csr_array((data, indices, indptr), shape=self.shape)
+
+    def inverse(self) -> csr_array:
+        """The inverse of G as a `scipy.sparse.csr_array`; for products with it use `solve`.
+
+        Entry (i, j) is not zero exactly where j is i or an ancestor of i, and 1 there for the
+        structure matrix. There are as many such entries as the depths of all nodes add up to;
+        where they would fill half of the memory, a ValueError says how many that is.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> gm.GenerationMatrix(gm.shapes.chain(3)).inverse().toarray().astype(int)
+        array([[1, 0, 0],
+               [1, 1, 0],
+               [1, 1, 1]])
+        """
+        from scipy.sparse import csr_array
+
+        tree = self.tree
+        nnz = int(tree.depth.sum(dtype=np.int64))
+        index = check.index_dtype(nnz)
+        _memory.refuse_above_limit(
+            f"The inverse with its {nnz} non-zero entries",
+            nnz * (index.itemsize + self.dtype.itemsize),
+            "G.solve(v) multiplies by the inverse without forming it, and "
+            "tree.is_ancestor(i, j) answers pairs.",
+        )
+        indptr = np.zeros(tree.n + 1, index)
+        np.cumsum(tree.depth, out=indptr[1:])
+        indices, data = np.empty(nnz, index), np.empty(nnz, self.dtype)
+        first = indptr[tree.root]
+        indices[first] = tree.root
+        data[first] = 1 if self._node is None else 1 / self._node[0]
+        unsigned = f"u{index.itemsize}"
+        layout = self._layout
+        weights = (layout.parent, layout.order, self._node, self._edge)
+        args = (*weights, indptr.view(unsigned), indices.view(unsigned), data)
+        with _sweep.team(layout, self._threads) as run:
+            for segment in layout.segments:
+                run(sparse.ancestor_rows, args, segment)
+        return csr_array((data, indices, indptr), shape=self.shape)
+
+    def siblings(self) -> csr_array:
+        """The product ``G @ G.T`` as a `scipy.sparse.csr_array`.
+
+        For the structure matrix an entry off the diagonal is 1 exactly where two nodes are
+        siblings; it is -1 where one is the parent of the other. With weights, siblings i and j
+        have the product of the weights of their edges. A node with c children brings ``c * c``
+        entries; where all of them would fill half of the memory, a ValueError says how many
+        there are.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> gm.GenerationMatrix(gm.shapes.star(3)).siblings().toarray().astype(int)
+        array([[ 1, -1, -1],
+               [-1,  2,  1],
+               [-1,  1,  2]])
+        """
+        children = self.tree.child_count.astype(np.int64)
+        nnz = 1 + 2 * (self.tree.n - 1) + int(children @ children)
+        _memory.refuse_above_limit(
+            f"The product with its {nnz} non-zero entries",
+            nnz * (check.index_dtype(nnz).itemsize + self.dtype.itemsize),
+            "Nodes i and j are siblings where tree.parent[i] == tree.parent[j].",
+        )
+        G = self.tocsr()
+        product = (G @ G.T.tocsr()).tocsr()
+        product.sort_indices()
+        return product
 
     def submatrix(self, k: int) -> GenerationMatrix:
         """The Generation Matrix of the k-order subtree, with the weights of its nodes.
@@ -333,6 +395,119 @@ class GenerationMatrix(TreeMatrix):
         if not isinstance(other, GenerationMatrix):
             check.fail_type("other", f"must be a GenerationMatrix, not {type(other).__name__}.")
         return np.array_equal(self.tree.parent, other.tree.parent)
+
+    # ------------------------------------------------------------------ eigenvectors and factors
+
+    def eigenvalues(self) -> np.ndarray:
+        """The eigenvalues of G: the weight of each node.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> gm.GenerationMatrix(gm.shapes.chain(3), node=[3, 1, 2]).eigenvalues()
+        array([3., 1., 2.])
+        """
+        return self.node.copy()
+
+    def right_eigenvector(self, i: int) -> np.ndarray:
+        """The vector v with ``G @ v = w_i v`` that is 1 at node i and 0 outside its subtree.
+
+        Below i it is ``v_j = e_j v_parent / (w_j - w_i)``: one downward sweep. There is such a
+        vector exactly if no descendant of i has the weight of i.
+
+        Raises
+        ------
+        ValueError
+            Where there is none; the message names a descendant of the same weight.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> G = gm.GenerationMatrix(gm.shapes.chain(3), node=[3, 1, 2])
+        >>> v = G.right_eigenvector(1)
+        >>> v, G @ v
+        (array([0., 1., 1.]), array([0., 1., 1.]))
+        """
+        below = np.zeros(self.tree.n, np.bool_)
+        return self._eigenvector(i, "right", "descendant", below)
+
+    def left_eigenvector(self, i: int) -> np.ndarray:
+        """The vector u with ``G.T @ u = w_i u`` that is 1 at node i and 0 but at its ancestors.
+
+        Above i it is ``u_parent = e_j u_j / (w_parent - w_i)``: one walk up. There is such a
+        vector exactly if no ancestor of i has the weight of i.
+
+        Raises
+        ------
+        ValueError
+            Where there is none; the message names the nearest ancestor of the same weight.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> G = gm.GenerationMatrix(gm.shapes.chain(3), node=[3, 1, 2])
+        >>> u = G.left_eigenvector(1)
+        >>> u, G.T @ u
+        (array([0.5, 1. , 0. ]), array([0.5, 1. , 0. ]))
+        """
+        return self._eigenvector(i, "left", "ancestor")
+
+    def _eigenvector(self, i: int, side: str, kin: str, *mark: np.ndarray) -> np.ndarray:
+        """Run one kernel of `spectral` from node i; `mark` is what it needs to remember."""
+        i = check.node_number("i", i, self.tree.n)
+        layout = self._layout
+        position = i if layout.order is None else int(self.tree.rank[i])
+        out = np.zeros(self.tree.n, self.dtype)
+        out[i] = 1
+        for flags in mark:
+            flags[position] = True
+        kernel = spectral.right_eigenvector if side == "right" else spectral.left_eigenvector
+        weights = (layout.parent, layout.order, self._node, self._edge)
+        blocked = kernel(*weights, *mark, out, position)
+        if blocked >= 0:
+            other = blocked if layout.order is None else layout.order[blocked]
+            weight = 1 if self._node is None else self._node[position]
+            check.fail(
+                "i",
+                f"must have no {kin} of its own weight to have a {side} eigenvector; "
+                f"nodes {i} and {other} both have weight {weight:g}.",
+            )
+        return out
+
+    def diagonal_decomposition(self) -> tuple[np.ndarray, np.ndarray]:
+        """Vectors alpha, beta with ``G = diag(beta) @ S @ diag(alpha)``, S the structure matrix.
+
+        ``alpha_i = alpha_parent * w_i / e_i`` in one downward sweep, and ``beta = w / alpha``.
+        Weights may have either sign. At the root alpha is its weight and beta is 1.
+
+        Raises
+        ------
+        ValueError
+            Where the ratios multiply up to more than a floating-point number holds.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> G = gm.GenerationMatrix(gm.shapes.chain(3), node=[3, 1, 2], edge=[1, -2, 4])
+        >>> G.diagonal_decomposition()
+        (array([ 3.  , -1.5 , -0.75]), array([ 1.        , -0.66666667, -2.66666667]))
+        """
+        node = self.node
+        alpha = np.zeros(self.tree.n, self.dtype)
+        alpha[self.tree.root] = node[self.tree.root]
+        # The solve with node and edge weights exchanged multiplies by their ratio.
+        _sweep.propagate(self._layout, alpha, alpha, self._edge, self._node, self._threads)
+        with np.errstate(divide="ignore", over="ignore"):
+            beta = node / alpha
+        least = np.finfo(self.dtype).tiny
+        held = [np.isfinite(x) & (np.abs(x) >= least) for x in (alpha, beta)]
+        bad = np.flatnonzero(~(held[0] & held[1]))
+        if bad.size:
+            raise ValueError(
+                f"The diagonal decomposition does not fit into {self.dtype}: the ratios of node "
+                f"and edge weights multiply up to {alpha[bad[0]]:g} at node {bad[0]}."
+            )
+        return alpha, beta
 
 
 class ConstraintMatrix(TreeMatrix):
@@ -392,8 +567,8 @@ class MappingMatrix(TreeMatrix):
 
     def __init__(self, index: Any, n: int) -> None:
         n = check.count("n", n, least=1)
-        index = np.asarray(index)
-        if index.size:
+        index = check.array("index", index)
+        if index.size or index.ndim != 1:
             index = check.integer_vector("index", index)
         check.node_numbers("index", index, n)
         index = index.astype(check.index_dtype(n))

@@ -1,0 +1,56 @@
+"""Eigenvectors of a Generation Matrix, each in one walk.
+
+Both return the position of the first node found whose weight equals the eigenvalue, so that no
+such vector exists, or -1 where there is none.
+"""
+
+import numpy as np
+
+from gmtree._kernels._jit import kernel
+
+
+@kernel
+def _at(order, r):
+    """The caller's node at position r."""
+    return r if order is None else order[r]
+
+
+@kernel
+def _weight(weight, r):
+    return 1.0 if weight is None else weight[r]
+
+
+@kernel
+def right_eigenvector(parent, order, node, edge, below, out, position):
+    """v_j = e_j v_parent / (w_j - w_i) below i, parents before children.
+
+    `position` is that of i, where `out` holds one and `below` true; zeros elsewhere.
+    """
+    eigenvalue = _weight(node, position)
+    for r in range(np.uint64(position + 1), np.uint64(parent.size)):
+        p = parent[r]
+        if below[p]:
+            gap = _weight(node, r) - eigenvalue
+            if gap == 0:
+                return np.int64(r)
+            below[r] = True
+            out[_at(order, r)] = _weight(edge, r) * out[_at(order, p)] / gap
+    return np.int64(-1)
+
+
+@kernel
+def left_eigenvector(parent, order, node, edge, out, position):
+    """u_parent = e_j u_j / (w_parent - w_i) from i up to the root.
+
+    `position` is that of i, where `out` holds one; zeros elsewhere.
+    """
+    eigenvalue = _weight(node, position)
+    r = np.uint64(position)
+    while r > 0:
+        p = np.uint64(parent[r])
+        gap = _weight(node, p) - eigenvalue
+        if gap == 0:
+            return np.int64(p)
+        out[_at(order, p)] = _weight(edge, r) * out[_at(order, r)] / gap
+        r = p
+    return np.int64(-1)

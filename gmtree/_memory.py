@@ -1,0 +1,26 @@
+"""Refusing what would not fit into memory, before it is begun."""
+
+from __future__ import annotations
+
+import os
+
+# What we assume where the operating system does not tell.
+_USUAL_MEMORY = 8 << 30
+
+
+def limit() -> int:
+    """Bytes that one result may take: half of the machine's memory."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    except (AttributeError, OSError, ValueError):  # not on this operating system
+        return _USUAL_MEMORY // 2
+
+
+def refuse_above_limit(what: str, nbytes: int, instead: str) -> None:
+    """Raise an error that says how large the result would be and what to use instead."""
+    most = limit()
+    if nbytes > most:
+        raise ValueError(
+            f"{what} would take {nbytes / 1e9:,.1f} GB, more than half of this machine's memory "
+            f"({most / 1e9:,.1f} GB). {instead}"
+        )

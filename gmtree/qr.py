@@ -1,0 +1,129 @@
+"""The "LO" QR decomposition of dense matrices: an orthogonal matrix times a lower triangle.
+
+It shows step by step why the consistency constraints of a tree lead to a Generation Matrix on
+its inner nodes; :class:`gmtree.Consistency` gets there in one sweep.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gmtree import _validate as check
+
+
+def householder(M: Any, rows: Any, column: int) -> np.ndarray:
+    """The (S, j)-Householder transformation of M: ``Q @ M`` for a reflection Q.
+
+    Q changes only the rows in S and is chosen so that in column j the first of them becomes the
+    norm of the entries in S and the others become zero.
+
+    Parameters
+    ----------
+    M : array of shape (n, m)
+    rows : sequence of distinct row numbers, S
+        The order matters: the first row receives the norm.
+    column : int
+        The column j.
+
+    Examples
+    --------
+    >>> import gmtree as gm
+    >>> gm.householder([[3.0, 1.0], [4.0, 0.0]], rows=[0, 1], column=0)
+    array([[5. , 0.6],
+           [0. , 0.8]])
+    """
+    matrix = _matrix("M", M)
+    rows = _places("rows", rows, matrix.shape[0])
+    column = check.count("column", column, least=0)
+    _reflect(matrix, rows, int(_places("column", [column], matrix.shape[1])[0]))
+    return matrix
+
+
+def lo_qr(M: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Factor M into an orthogonal Q and a lower triangular L: ``M = Q @ [L; 0]``.
+
+    Columns are treated from the last to the first, each by one :func:`householder`
+    transformation. The diagonal of L is not negative.
+
+    Parameters
+    ----------
+    M : array of shape (n, m), n >= m
+        Or anything with a method ``toarray``.
+
+    Returns
+    -------
+    Q : array of shape (n, n)
+    L : array of shape (m, m)
+
+    Notes
+    -----
+    For the :class:`~gmtree.ConstraintMatrix` of a tree in canonical order, L is a Generation
+    Matrix of ``tree.subtree(1)`` with ``L.T @ L = M.T @ M``.
+
+    Examples
+    --------
+    >>> import numpy as np, gmtree as gm
+    >>> M = gm.ConstraintMatrix(gm.shapes.complete(2, 3))
+    >>> Q, L = gm.lo_qr(M)
+    >>> (L**2).round(3)
+    array([[2.333, 0.   , 0.   ],
+           [0.333, 3.   , 0.   ],
+           [0.333, 0.   , 3.   ]])
+    >>> np.allclose(Q[:, :3] @ L, M.toarray())
+    True
+    """
+    matrix = _matrix("M", M)
+    n, m = matrix.shape
+    if n < m:
+        check.fail("M", f"must have at least as many rows as columns, not shape {(n, m)}.")
+    # The reflections that turn M into [L; 0] turn the identity into the transpose of Q.
+    both = np.hstack([matrix, np.eye(n)])
+    for t in range(m - 1, -1, -1):
+        _reflect(both, np.r_[t, 0:t, m:n], t)
+    return both[:, m:].T.copy(), both[:m, :m].copy()
+
+
+def _reflect(matrix: np.ndarray, rows: np.ndarray, column: int) -> None:
+    """Apply the reflection that turns ``matrix[rows, column]`` into its norm times e_1."""
+    x = matrix[rows, column]
+    scale = np.abs(x).max()
+    if scale == 0:
+        return
+    x /= scale
+    first, rest = x[0], x[1:] @ x[1:]
+    norm = np.sqrt(first * first + rest)
+    # first - norm without the cancellation of two positive numbers.
+    omega = x.copy()
+    omega[0] = -rest / (first + norm) if first > 0 else first - norm
+    largest = np.abs(omega).max()
+    if largest > 0:
+        omega /= largest
+        block = matrix[rows]
+        matrix[rows] = block - np.outer(2 / (omega @ omega) * omega, omega @ block)
+    matrix[rows, column] = 0
+    matrix[rows[0], column] = norm * scale
+
+
+def _matrix(argument: str, M: Any) -> np.ndarray:
+    """Own float64 copy of a real matrix."""
+    a = check.array(argument, M.toarray() if hasattr(M, "toarray") else M)
+    if a.ndim != 2 or a.size == 0:
+        check.fail(argument, f"must be a matrix with rows and columns, not have shape {a.shape}.")
+    if a.dtype.kind not in "biuf":
+        check.fail_type(argument, f"must hold real numbers, not dtype {a.dtype}.")
+    own = np.array(a, dtype=np.float64)
+    check.finite(argument, own, per="row")
+    return own
+
+
+def _places(argument: str, places: Any, size: int) -> np.ndarray:
+    """Distinct numbers of rows or columns, each below `size`."""
+    places = check.integer_vector(argument, places)
+    bad = places[(places < 0) | (places >= size)]
+    if bad.size:
+        check.fail(argument, f"must be from 0 to {size - 1}, not {bad[0]}.")
+    if np.unique(places).size < places.size:
+        check.fail(argument, f"must be distinct, not {check.some(places)}.")
+    return places
