@@ -144,11 +144,11 @@ class Factor:
 
     @cached_property
     def sibling_sums(self) -> tuple[np.ndarray, np.ndarray]:
-        """Running sums of q along lists of children, and each node's place in them."""
-        start, child = self.tree._children
-        sums = np.empty(max(1, self.tree.n - 1))
+        """Sums of q over stretches of siblings, and each node's place in the child lists."""
+        child = self.tree._children[1][: self.tree.n - 1]
+        sums = np.zeros(2 * child.size)
         place = np.zeros(self.tree.n, self.tree.parent.dtype)
-        errors.sibling_sums(start, child, self.tree.rank, self.q, self.t, sums, place)
+        errors.sibling_sums(child, self.tree.rank, self.q, self.t, sums, place)
         return sums, place
 
 

@@ -126,14 +126,37 @@ def weigh_leaves(parent, q, q_below, t, weight, spread):
 
 
 @kernel
-def sibling_sums(start, child, rank, q, t, sums, place):
-    """Running sums of q along each list of children, and where each node stands in them."""
-    for i in range(start.size - 1):
-        total = 0.0
-        for k in range(start[i], start[i + 1]):
-            total += _variance(q, t, rank[child[k]])
-            sums[k] = total
-            place[child[k]] = k
+def sibling_sums(child, rank, q, t, sums, place):
+    """Sums of q over stretches of the child lists, and where each node stands in them.
+
+    The second half of `sums` holds q along the lists; entry i of the first half is the sum of
+    entries 2i and 2i + 1. Differences of running sums would lose small variances beside large
+    ones.
+    """
+    size = child.size
+    for k in range(size):
+        sums[size + k] = _variance(q, t, rank[child[k]])
+        place[child[k]] = k
+    for k in range(size - 1, 0, -1):
+        sums[k] = sums[2 * k] + sums[2 * k + 1]
+
+
+@kernel
+def _stretch(sums, first, stop):
+    """The sum of q over places `first` to ``stop - 1`` of the child lists."""
+    total = 0.0
+    first += sums.size // 2
+    stop += sums.size // 2
+    while first < stop:
+        if first % 2 == 1:
+            total += sums[first]
+            first += 1
+        if stop % 2 == 1:
+            stop -= 1
+            total += sums[stop]
+        first //= 2
+        stop //= 2
+    return total
 
 
 @kernel
@@ -166,9 +189,9 @@ def range_variances(parent, order, rank, q, t, start, sums, place, leaves, range
             own_b = _variance(q, t, rank[b])
             if r_a == r_b:
                 i = order[r_a]
-                between = max(sums[place[b]] - own_b - sums[place[a]], 0.0)
-                outside = max(sums[place[a]] - own_a, 0.0)
-                outside += max(sums[start[i + 1] - 1] - sums[place[b]], 0.0)
+                between = _stretch(sums, place[a] + 1, place[b])
+                outside = _stretch(sums, start[i], place[a])
+                outside += _stretch(sums, place[b] + 1, start[i + 1])
                 total = own_a + own_b + between + outside
                 above = _ratio(weight_a * own_a + weight_b * own_b + between, total)
                 spread_a += (
@@ -184,21 +207,22 @@ def range_variances(parent, order, rank, q, t, start, sums, place, leaves, range
             elif r_a > r_b:
                 # The parent with the larger position is not the one where the paths meet.
                 i = order[r_a]
-                inside = max(sums[start[i + 1] - 1] - sums[place[a]], 0.0)
-                outside = max(sums[place[a]] - own_a, 0.0)
+                inside = _stretch(sums, place[a] + 1, start[i + 1])
+                outside = _stretch(sums, start[i], place[a])
                 weight_a, spread_a = _climb(weight_a, spread_a, own_a, inside, outside)
                 a = i
             else:
                 i = order[r_b]
-                inside = max(sums[place[b]] - own_b, 0.0)
-                outside = max(sums[start[i + 1] - 1] - sums[place[b]], 0.0)
+                inside = _stretch(sums, start[i], place[b])
+                outside = _stretch(sums, place[b] + 1, start[i + 1])
                 weight_b, spread_b = _climb(weight_b, spread_b, own_b, inside, outside)
                 b = i
         r = rank[a]
         while r > 0:
-            own = _variance(q, t, r)
-            others = max(t[parent[r]] - own, 0.0)
-            weight_a, spread_a = _climb(weight_a, spread_a, own, 0.0, others)
+            i = order[parent[r]]
+            k = place[order[r]]
+            others = _stretch(sums, start[i], k) + _stretch(sums, k + 1, start[i + 1])
+            weight_a, spread_a = _climb(weight_a, spread_a, _variance(q, t, r), 0.0, others)
             r = parent[r]
         out[m] = spread_a + weight_a * weight_a * top
 
