@@ -8,7 +8,7 @@ unbiased estimates, at every node at once.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,12 +17,26 @@ from gmtree import _validate as check
 from gmtree._factor import Factor, variance_by_node
 from gmtree._kernels import consistency as kernels
 from gmtree._kernels import errors
+from gmtree._nonnegative import Families, lower_bounds, violation
+from gmtree._nonnegative import project as project_bounded
+from gmtree._rounding import round_consistent
 from gmtree.matrix import ConstraintMatrix, GenerationMatrix
 from gmtree.tree import Tree
 
 # From this mean number of children on, summing a family in a register beats adding each child
 # to its parent in memory.
 LARGE_FAMILY = 6
+
+
+class ProjectionInfo(NamedTuple):
+    """How a projection went.
+
+    For several columns at once, `passes`, `at_bound` and `violation` are those of the worst.
+    """
+
+    passes: int
+    at_bound: int
+    violation: float
 
 
 class Consistency:
@@ -75,6 +89,7 @@ class Consistency:
         # Work space of the last call, taken out while in use: fresh memory costs a page fault
         # for each 4 KiB, several times what the sweep itself needs.
         self._spare: list[np.ndarray] = []
+        self._families: Families | None = None
         self._last: np.ndarray | None = None
         self._kept: _Kept | None = None
 
@@ -93,28 +108,106 @@ class Consistency:
         self,
         noisy: Any,
         *,
+        nonnegative: bool = False,
+        integer: bool | str = False,
+        lower: Any = None,
         out: np.ndarray | None = None,
-    ) -> np.ndarray:
+        return_info: bool = False,
+        rng: np.random.Generator | int | None = None,
+    ) -> Any:
         """The consistent values closest to the measurements.
 
         Parameters
         ----------
         noisy : array of shape (n,) or (n, k)
             Measured value of each node; float32 stays float32.
+        nonnegative : bool
+            Among the values with all leaves at least 0; still the exact optimum. This lowers
+            the error but is no longer unbiased: small counts come out larger on average.
+        integer : bool or "random"
+            Round to whole numbers, with the sums exact: every node becomes the floor or the
+            ceiling of its optimum, as int64. At each node the units left over go to the
+            children with the largest fractions, ties to the one listed first among the
+            children (ascending numbers). With ``"random"`` they are drawn so that each node's
+            expectation is its optimum.
+        lower : number or array of n_leaves, optional
+            Bounds of the leaves, in the order of ``tree.leaves``, other than 0; -inf for none.
         out : array, optional
             Where to put the result. It may be `noisy`.
+        return_info : bool
+            Also return a `ProjectionInfo`: passes, leaves at their bound, and the largest
+            violation of the optimality conditions, computed independently of the solution.
+        rng : optional
+            Random generator or seed for ``integer="random"``.
 
         Returns
         -------
-        array of the shape of `noisy`
+        array of the shape of `noisy`, or (array, info)
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> post = gm.Consistency(gm.shapes.star(4))
+        >>> post.project([2.0, 3.0, 1.0, -4.0], nonnegative=True).round(3)
+        array([3.333, 2.667, 0.667, 0.   ])
+        >>> post.project([2.0, 3.0, 1.0, -4.0], nonnegative=True, integer=True)
+        array([3, 3, 0, 0])
         """
         v = self._measurements(noisy)
+        bounded = nonnegative or lower is not None
+        bounds = lower_bounds(self.tree, nonnegative, lower) if bounded else None
+        dtype = np.int64 if integer else v.dtype
+        if out is not None:
+            check.output("out", out, v.shape, dtype)
         self._last, self._kept = v, None
-        result = self._project(v, self._output(v, out))
-        if out is None or result is out:
-            return result
-        np.copyto(out, result)
-        return out
+        target = None if integer else out
+        if bounds is None:
+            x, passes, held = self._project(v, self._memory(v, target)), 1, 0
+        else:
+            x, passes, held = self._project_bounded(v, bounds, self._memory(v, target))
+        info = None
+        if return_info:
+            info = ProjectionInfo(passes, held, self._violation(x, v, bounds))
+        if integer:
+            x = round_consistent(self.tree, x, integer, rng)
+        if out is not None and x is not out:
+            np.copyto(out, x)
+            x = out
+        return (x, info) if return_info else x
+
+    def _project_bounded(
+        self, v: np.ndarray, bounds: np.ndarray, out: np.ndarray
+    ) -> tuple[np.ndarray, int, int]:
+        """The optimum with bounded leaves, column by column; passes and held of the worst."""
+        if self._factor.exact is not None and self._factor.exact.size:
+            # Contradictions between exact values show in a plain projection.
+            self._project(v, np.empty_like(v))
+        if self._families is None:
+            self._families = Families.of(self.tree)
+        passes, held = 0, 0
+        columns = v.reshape(self.tree.n, -1).T
+        for k, column in enumerate(columns):
+            x = np.empty(self.tree.n)
+            found = project_bounded(
+                self.tree, self._families, np.ascontiguousarray(column, np.float64),
+                self._variance, bounds, x, self._threads,
+            )  # fmt: skip
+            out.reshape(self.tree.n, -1)[:, k] = x
+            passes, held = max(passes, found[0]), max(held, found[1])
+        return out, passes, held
+
+    def _violation(self, x: np.ndarray, v: np.ndarray, bounds: np.ndarray | None) -> float:
+        """Largest violation of the optimality conditions over all columns."""
+        if bounds is None:
+            bounds = np.full(self.tree.n_leaves, -np.inf)
+        pairs = zip(x.reshape(self.tree.n, -1).T, v.reshape(self.tree.n, -1).T, strict=True)
+        return max(
+            (
+                violation(self.tree, a.astype(np.float64), b, self._variance, bounds)
+                for a, b in pairs
+            ),
+            default=0.0,
+        )
 
     def _measurements(self, noisy: Any) -> np.ndarray:
         """Checked values: floating point, finite, and 0 where not measured."""
@@ -128,12 +221,10 @@ class Consistency:
         return v
 
     @staticmethod
-    def _output(v: np.ndarray, out: np.ndarray | None) -> np.ndarray:
+    def _memory(v: np.ndarray, out: np.ndarray | None) -> np.ndarray:
         """Memory for the result: `out` itself unless the sweeps still need what it holds."""
-        if out is not None:
-            check.output("out", out, v.shape, v.dtype)
-            if out.flags.c_contiguous and not np.may_share_memory(out, v):
-                return out
+        if out is not None and out.flags.c_contiguous and not np.may_share_memory(out, v):
+            return out
         return np.empty_like(v)
 
     def _project(self, v: np.ndarray, out: np.ndarray) -> np.ndarray:
