@@ -148,14 +148,14 @@ def _stretch(sums, first, stop):
     first += sums.size // 2
     stop += sums.size // 2
     while first < stop:
-        if first % 2 == 1:
+        if first & 1:
             total += sums[first]
             first += 1
-        if stop % 2 == 1:
+        if stop & 1:
             stop -= 1
             total += sums[stop]
-        first //= 2
-        stop //= 2
+        first >>= 1
+        stop >>= 1
     return total
 
 
