@@ -148,7 +148,11 @@ def values(argument: str, v: Any, n: int, *, per: str = "node") -> np.ndarray:
 
 def finite(argument: str, a: np.ndarray, *, per: str = "node") -> None:
     """Refuse NaN and infinity. The sum is finite if all are, and cheaper than a mask."""
-    if a.dtype.kind == "f" and not np.isfinite(np.sum(a)):
+    if a.dtype.kind != "f":
+        return
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = np.sum(a)
+    if not np.isfinite(total):
         bad = np.flatnonzero(~np.isfinite(a.reshape(a.shape[0], -1)).all(axis=1))
         if bad.size:
             x = a.reshape(a.shape[0], -1)[bad[0]]

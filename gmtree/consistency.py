@@ -26,6 +26,8 @@ from gmtree.tree import Tree
 # From this mean number of children on, summing a family in a register beats adding each child
 # to its parent in memory.
 LARGE_FAMILY = 6
+# Values known exactly may be sums that were rounded; beyond this they contradict each other.
+EXACT_TOLERANCE = {np.dtype(np.float64): 1e-11, np.dtype(np.float32): 1e-6}
 
 
 class ProjectionInfo(NamedTuple):
@@ -159,6 +161,9 @@ class Consistency:
         dtype = np.int64 if integer else v.dtype
         if out is not None:
             check.output("out", out, v.shape, dtype)
+            if np.may_share_memory(out, v):
+                # The measurements are still needed when the result is already there.
+                v = v.copy()
         self._last, self._kept = v, None
         target = None if integer else out
         if bounds is None:
@@ -220,10 +225,10 @@ class Consistency:
         check.finite("noisy", v)
         return v
 
-    @staticmethod
-    def _memory(v: np.ndarray, out: np.ndarray | None) -> np.ndarray:
-        """Memory for the result: `out` itself unless the sweeps still need what it holds."""
-        if out is not None and out.flags.c_contiguous and not np.may_share_memory(out, v):
+    def _memory(self, v: np.ndarray, out: np.ndarray | None) -> np.ndarray:
+        """Memory for the result: `out` itself where the sweeps can write there and cannot fail."""
+        exact = self._factor.exact
+        if out is not None and out.flags.c_contiguous and (exact is None or exact.size == 0):
             return out
         return np.empty_like(v)
 
@@ -278,18 +283,37 @@ class Consistency:
         if exact is None or exact.size == 0:
             return
         nodes = self.tree.order[exact]
-        own, below = v[nodes], b[exact]
-        # Sums of exact values may still be rounded.
-        size = np.maximum(abs(own), abs(below))
-        bad = np.flatnonzero((abs(own - below) > 1e-9 * size).reshape(exact.size, -1).any(axis=1))
+        own, below = v[nodes].astype(np.float64), b[exact]
+        difference = abs(own - below)
+        if not np.any(difference > EXACT_TOLERANCE[v.dtype] * np.maximum(abs(own), abs(below))):
+            return
+        # Children of both signs may add up to less than their rounding.
+        size = np.maximum(abs(own), self._child_sizes(v, b)[exact])
+        bad = np.argwhere(difference > EXACT_TOLERANCE[v.dtype] * size)
         if bad.size:
-            i = int(nodes[bad].min())
-            k = int(np.flatnonzero(nodes == i)[0])
+            first = tuple(bad[np.argmin(nodes[bad[:, 0]])])
             check.fail(
                 "noisy",
-                f"must agree where values are known exactly (variance 0); node {i} is "
-                f"{own[k]} but its children add up to {below[k]}.",
+                f"must agree where values are known exactly (variance 0); node {nodes[first[0]]} "
+                f"is {own[first]} but its children add up to {below[first]}.",
             )
+
+    def _child_sizes(self, v: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Sum of absolute values over the children of each internal node, by position.
+
+        A child's value is its own where that is known exactly, and else the sum of its children.
+        """
+        tree = self.tree
+        assert self._variance is not None
+        size = abs(tree.to_positions(v)).astype(np.float64)
+        summed = tree.to_positions(self._variance)[: tree.n_internal] != 0
+        size[: tree.n_internal][summed] = abs(b[summed])
+        out = np.empty(b.shape)
+        for column, sizes in zip(
+            out.reshape(len(b), -1).T, size.reshape(tree.n, -1).T, strict=True
+        ):
+            column[:] = np.bincount(tree._position_parent[1:], sizes[1:], minlength=len(b))
+        return out
 
     # ------------------------------------------------------------------ the paper's matrices
 
@@ -455,7 +479,8 @@ class Consistency:
     def keep(self, noisy: Any) -> Consistency:
         """Keep the solution for these measurements, for :meth:`update` and :meth:`value`.
 
-        Not needed after :meth:`project`, whose last measurements are used otherwise.
+        Not needed after :meth:`project`: without it the first update or value uses what the
+        array given there then holds.
 
         Examples
         --------
