@@ -18,6 +18,7 @@ from trees import parents
 
 import gmtree as gm
 from gmtree import _inputs
+from gmtree._kernels.labels import _mix
 
 # --------------------------------------------------------------------------- from parents
 
@@ -540,14 +541,27 @@ def test_factorize_objects_with_gaps(labels, as_times):
     assert first.tolist() == [present[k] for k in expected_first]
 
 
-def test_factorize_many_keys_that_collide():
-    """Multiples of a large power of two fall into few slots before they are mixed."""
-    keys = (np.arange(20_000, dtype=np.int64) % 7919) << 50
+ALIKE = {
+    "multiples of a power of two": (np.arange(3000, dtype=np.int64) % 1500) << 50,
+    "whole numbers as floats": (np.arange(3000.0) % 1500).view(np.int64),
+    "days in nanoseconds": (np.arange(3000) % 1500) * (86_400 * 10**9),
+}
+
+
+@pytest.mark.parametrize("kind", ALIKE)
+def test_factorize_keys_that_are_alike(kind):
+    keys = ALIKE[kind]
     codes, first = _inputs.factorize_keys(keys)
-    values, expected = np.unique(keys, return_index=True)
-    assert sorted(first.tolist()) == sorted(expected.tolist())
-    np.testing.assert_array_equal(keys[first][codes], keys)
-    assert first.size == values.size
+    np.testing.assert_array_equal(codes, np.arange(3000) % 1500)
+    np.testing.assert_array_equal(first, np.arange(1500))
+
+
+@pytest.mark.parametrize("kind", ALIKE)
+def test_keys_that_are_alike_are_spread(kind):
+    """Mixed keys fall into about as many slots as random ones would: 1 - 1/e of them."""
+    keys = ALIKE[kind][:1500].astype(np.uint64)
+    slots = {int(_mix(key)) % 1500 for key in keys}
+    assert len(slots) > 0.55 * 1500
 
 
 # --------------------------------------------------------------------------- anything at all

@@ -6,6 +6,20 @@ from gmtree._kernels._jit import kernel
 
 
 @kernel
+def _mix(key):
+    """Let every bit of the key act on the lowest bits, which choose the slot.
+
+    Multiplying by an odd number carries bits upward, the shifts bring them down again: whole
+    numbers as floats, or times as nanoseconds, differ only in high bits.
+    """
+    key ^= key >> np.uint64(32)
+    key *= np.uint64(0x9E3779B97F4A7C15)
+    key ^= key >> np.uint64(29)
+    key *= np.uint64(0x9E3779B97F4A7C15)
+    return key ^ (key >> np.uint64(32))
+
+
+@kernel
 def factorize(keys, table, codes, first):
     """codes[k] = number of keys[k] among the distinct keys; returns how many there are.
 
@@ -15,9 +29,7 @@ def factorize(keys, table, codes, first):
     mask = np.uint64(table.size - 1)
     distinct = 0
     for k in range(keys.size):
-        # Multiplying by an odd constant spreads neighbouring keys over the high bits.
-        mixed = np.uint64(keys[k]) * np.uint64(0x9E3779B97F4A7C15)
-        slot = (mixed ^ (mixed >> np.uint64(32))) & mask
+        slot = _mix(np.uint64(keys[k])) & mask
         while True:
             code = table[slot]
             if code < 0:
