@@ -1,0 +1,83 @@
+"""Noise for experiments. NOT PRIVATE: whoever knows the seed can subtract it.
+
+Nothing in the private path of gmtree uses this module. It is for simulations that must be
+repeatable, for tests, and for the continuous Laplace noise of published experiments, which has
+no privacy guarantee in floating point even without a seed (Mironov 2012).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gmtree.privacy.noise import draw
+
+
+class SeededWords:
+    """Reproducible random words, the same on every machine. Not private."""
+
+    def __init__(self, seed: Any):
+        self._rng = np.random.default_rng(seed)
+
+    def take(self, count: int, dtype: Any) -> np.ndarray:
+        """The next `count` words of an unsigned type."""
+        dtype = np.dtype(dtype)
+        words = np.frombuffer(self._rng.bytes(count * dtype.itemsize), dtype.newbyteorder("<"))
+        return words.astype(dtype, copy=False)
+
+
+def seeded_discrete_laplace(
+    scale: Any, size: Any, seed: Any, *, method: str = "table"
+) -> np.ndarray:
+    """:func:`gmtree.privacy.discrete_laplace` with a seed. Not private.
+
+    Parameters
+    ----------
+    scale, size, method
+        As there.
+    seed : int or numpy Generator
+        What :func:`numpy.random.default_rng` accepts.
+
+    Examples
+    --------
+    >>> from gmtree.privacy import testing
+    >>> testing.seeded_discrete_laplace(8, 5, seed=1)
+    array([ -5,  -6,  11, -24,   0])
+    """
+    return draw("laplace", scale, size, method, SeededWords(seed))
+
+
+def seeded_discrete_gaussian(
+    sigma: Any, size: Any, seed: Any, *, method: str = "table"
+) -> np.ndarray:
+    """:func:`gmtree.privacy.discrete_gaussian` with a seed. Not private.
+
+    Examples
+    --------
+    >>> from gmtree.privacy import testing
+    >>> testing.seeded_discrete_gaussian(8, 5, seed=1)
+    array([ -5,  -6,   9, -16,   0])
+    """
+    return draw("gaussian", sigma, size, method, SeededWords(seed))
+
+
+def continuous_laplace(scale: Any, size: Any, seed: Any) -> np.ndarray:
+    """Laplace noise in floating point, as in published experiments. Not private.
+
+    Parameters
+    ----------
+    scale : float or array
+        Scale of the noise, one for all or one for each entry of the result.
+    size : int or tuple of int
+        Shape of the result.
+    seed : int or numpy Generator
+        What :func:`numpy.random.default_rng` accepts.
+
+    Examples
+    --------
+    >>> from gmtree.privacy import testing
+    >>> testing.continuous_laplace(8.0, 3, seed=1).round(2)
+    array([ 0.19, 18.5 , -9.95])
+    """
+    return np.random.default_rng(seed).laplace(0.0, scale, size)
