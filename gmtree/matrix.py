@@ -495,9 +495,9 @@ class GenerationMatrix(TreeMatrix):
         node = self.node
         alpha = np.zeros(self.tree.n, self.dtype)
         alpha[self.tree.root] = node[self.tree.root]
-        # The solve with node and edge weights exchanged multiplies by their ratio.
-        _sweep.propagate(self._layout, alpha, alpha, self._edge, self._node, self._threads)
         with np.errstate(divide="ignore", over="ignore"):
+            # The solve with node and edge weights exchanged multiplies by their ratio.
+            _sweep.propagate(self._layout, alpha, alpha, self._edge, self._node, self._threads)
             beta = node / alpha
         least = np.finfo(self.dtype).tiny
         held = [np.isfinite(x) & (np.abs(x) >= least) for x in (alpha, beta)]
