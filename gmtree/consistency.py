@@ -288,7 +288,7 @@ class Consistency:
         if not np.any(difference > EXACT_TOLERANCE[v.dtype] * np.maximum(abs(own), abs(below))):
             return
         # Children of both signs may add up to less than their rounding.
-        size = np.maximum(abs(own), self._child_sizes(v, b)[exact])
+        size = np.maximum(abs(own), self._child_sizes(v)[nodes])
         bad = np.argwhere(difference > EXACT_TOLERANCE[v.dtype] * size)
         if bad.size:
             first = tuple(bad[np.argmin(nodes[bad[:, 0]])])
@@ -298,22 +298,20 @@ class Consistency:
                 f"is {own[first]} but its children add up to {below[first]}.",
             )
 
-    def _child_sizes(self, v: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Sum of absolute values over the children of each internal node, by position.
+    def _child_sizes(self, v: np.ndarray) -> np.ndarray:
+        """Sum of absolute values over the children of each node.
 
-        A child's value is its own where that is known exactly, and else the sum of its children.
+        A child counts with its own value where that is known exactly, and else as the sum of
+        its children.
         """
         tree = self.tree
         assert self._variance is not None
-        size = abs(tree.to_positions(v)).astype(np.float64)
-        summed = tree.to_positions(self._variance)[: tree.n_internal] != 0
-        size[: tree.n_internal][summed] = abs(b[summed])
-        out = np.empty(b.shape)
-        for column, sizes in zip(
-            out.reshape(len(b), -1).T, size.reshape(tree.n, -1).T, strict=True
-        ):
-            column[:] = np.bincount(tree._position_parent[1:], sizes[1:], minlength=len(b))
-        return out
+        known = self._variance == 0
+        size = abs(v).astype(np.float64)
+        size[~known & (tree.child_count > 0)] = 0
+        passes = ~tree.to_positions(known)[tree._position_parent]
+        _sweep.accumulate(tree._layout, size, size, edge=passes.astype(np.float64))
+        return size - GenerationMatrix(tree).T @ size
 
     # ------------------------------------------------------------------ the paper's matrices
 
