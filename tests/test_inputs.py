@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import datetime
 from fractions import Fraction
+from itertools import product
 
 import networkx as nx
 import numpy as np
@@ -72,24 +73,33 @@ def on_a_cycle(parent: list[int], i: int) -> bool:
     return node == i
 
 
-@given(
-    st.integers(1, 8).flatmap(lambda n: st.lists(st.integers(-1, n - 1), min_size=n, max_size=n))
-)
-def test_any_parents_in_range(parent):
+def check_parents_in_range(parent: list[int]) -> None:
     """A tree exactly if there is one root and no node is its own ancestor."""
     cyclic = [i for i in range(len(parent)) if on_a_cycle(parent, i)]
-    if parent.count(-1) == 1 and not cyclic:
+    roots = [i for i, p in enumerate(parent) if p == -1]
+    if len(roots) == 1 and not cyclic:
         tree = gm.Tree.from_parents(parent)
-        np.testing.assert_array_equal(tree.order, reference.canonical_order(parent))
+        assert tree.order.tolist() == reference.canonical_order(parent)
         return
     with pytest.raises(ValueError, match="Argument 'parent' must") as caught:
         gm.Tree.from_parents(parent)
-    message = str(caught.value)
-    roots = [i for i, p in enumerate(parent) if p == -1]
     if len(roots) > 1:
-        assert f"nodes {roots[0]} and {roots[1]} have no parent" in message
-    elif len(roots) == 1:
-        assert f"node {cyclic[0]} is its own" in message
+        assert f"nodes {roots[0]} and {roots[1]} have no parent" in str(caught.value)
+    elif roots:
+        assert f"node {cyclic[0]} is its own" in str(caught.value)
+
+
+@pytest.mark.parametrize("n", range(1, 6))
+def test_all_parents_in_range(n):
+    for parent in product(range(-1, n), repeat=n):
+        check_parents_in_range(list(parent))
+
+
+@given(
+    st.integers(6, 12).flatmap(lambda n: st.lists(st.integers(-1, n - 1), min_size=n, max_size=n))
+)
+def test_any_parents_in_range(parent):
+    check_parents_in_range(parent)
 
 
 FORMS = {
