@@ -17,8 +17,9 @@ contradiction. So i is zero in the optimum too, and may be held for good
 it ends where no leaf is negative. That solution is the best of all with H held at zero, and the
 optimum is one of them: so it is the optimum.
 
-After the first passes few leaves change. Each node then remembers from which point on a leaf
-below it turns negative, and only the paths to such leaves are entered and renewed.
+After the first passes few leaves change. Each node therefore remembers from which point on a
+leaf below it turns negative: only the paths to such leaves are entered, and only where leaves were
+held is anything computed anew.
 
 References
 ----------
@@ -29,56 +30,30 @@ Stieltjes type", SIAM J. Matrix Anal. Appl. 15 (1994).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from gmtree import _sweep
 from gmtree import _validate as check
+from gmtree._families import Families
 from gmtree._kernels import nonnegative as kernels
 from gmtree.tree import Tree
 
-# Where fewer families than this share of the internal nodes change, it pays to look only there.
-SPARSE_SHARE = 1 / 16
-
-
-class Families(NamedTuple):
-    """The children of each internal node, by position: leaves and others."""
-
-    first_leaf: np.ndarray
-    first_inner: np.ndarray
-    inner: np.ndarray
-
-    @classmethod
-    def of(cls, tree: Tree) -> Families:
-        """Group by parent; leaves of one parent sit together already."""
-        n_internal, dtype = tree.n_internal, tree.parent.dtype
-        position_parent = tree._position_parent
-        first_leaf = np.empty(n_internal + 1, dtype)
-        first_leaf[0] = n_internal
-        counts = np.bincount(position_parent[max(n_internal, 1) :], minlength=n_internal)
-        np.cumsum(counts, out=first_leaf[1:])
-        first_leaf[1:] += n_internal
-        first_inner = np.zeros(n_internal + 1, dtype)
-        inner = np.empty(max(1, n_internal - 1), dtype)
-        kernels.group_inner(position_parent, n_internal, first_inner, inner)
-        return cls(first_leaf, first_inner, inner)
-
 
 def lower_bounds(tree: Tree, nonnegative: bool, lower: Any) -> np.ndarray:
-    """The bound of each leaf, in the order of ``tree.leaves``; -inf for none."""
+    """The bound of each leaf in the order of ``tree.leaves``, or one for all; -inf for none."""
     if lower is None:
-        return np.zeros(tree.n_leaves)
+        return np.zeros(())
     a = np.asarray(lower)
     if a.dtype.kind not in "iuf":
         check.fail_type("lower", f"must hold real numbers, not dtype {a.dtype}.")
     if a.shape not in ((), (tree.n_leaves,)):
         check.fail("lower", f"must be one number or one per leaf ({tree.n_leaves}), not {a.shape}.")
-    bounds = np.empty(tree.n_leaves)
-    bounds[:] = a
+    bounds = a.astype(np.float64)
     bad = np.flatnonzero(np.isnan(bounds) | (bounds == np.inf))
     if bad.size:
-        check.fail("lower", f"must be below infinity; leaf {bad[0]} has {bounds[bad[0]]}.")
+        check.fail("lower", f"must be below infinity; leaf {bad[0]} has {bounds.flat[bad[0]]}.")
     return np.maximum(bounds, 0) if nonnegative else bounds
 
 
@@ -93,23 +68,22 @@ def project(
 ) -> tuple[int, int]:
     """Write the optimum for one column of measurements into `out`; (passes, leaves held).
 
-    `v`, `variance` and `out` are by node, `bounds` by leaf.
+    `v`, `variance` and `out` are by node, `bounds` by leaf or one for all.
     """
-    leaf_nodes = tree.leaves
-    unbounded = np.isinf(bounds)
-    shift = None
+    shift = free = None
     if bounds.any():
+        bounds = np.broadcast_to(bounds, tree.n_leaves)
+        unbounded = np.isinf(bounds)
         shift = tree.aggregate(np.where(unbounded, 0.0, bounds))
         v = v - shift
+        if unbounded.any():
+            free = np.zeros(tree.n, np.uint8)
+            free[tree.rank[tree.leaves[unbounded]]] = 1
     s = None if variance is None else tree.to_positions(variance)
-    free = None
-    if unbounded.any():
-        free = np.zeros(tree.n, np.uint8)
-        free[tree.rank[leaf_nodes[unbounded]]] = 1
     if s is not None and (s == 0).any():
         _check_feasible(tree, v, s, free, shift)
     if tree.n == 1:
-        held = v[0] < 0 and free is None
+        held = int(v[0] < 0 and free is None)
         out[0] = 0.0 if held else v[0]
         passes = 1
     else:
@@ -117,8 +91,8 @@ def project(
     if shift is not None:
         out += shift
         # Adding the bounds back may round a leaf to just below its own.
-        out[leaf_nodes] = np.maximum(out[leaf_nodes], bounds)
-    return passes, int(held)
+        out[tree.leaves] = np.maximum(out[tree.leaves], bounds)
+    return passes, held
 
 
 def _solve(
@@ -139,45 +113,33 @@ def _solve(
         None if variance is None else _sweep.readonly(variance),
         unbounded,
         np.zeros(tree.n, np.uint8),
-        *np.zeros((7, n_internal)),
+        split=np.zeros(n_internal, np.uint8),
+        dirty=np.ones(n_internal, np.uint8),
+        entered=np.zeros(n_internal, np.uint8),
+        **{name: np.zeros(n_internal) for name in ("t", "b", "z", "q", "weight", "tau", "d")},
     )
     layout = tree._layout
     inner = [(0, 1, False), *(s for s in layout.segments if s[0] < layout.n_inner)]
     with _sweep.team(layout, threads) as run:
-        passes, held = _grow(state, inner, run)
+        passes = _grow(state, inner, run)
         floor = 0.0 if unbounded is None else -np.inf
         for segment in inner:
             run(kernels.write_inner, (state, out, floor), segment)
         for segment in inner:
             run(kernels.write_leaves, (state, out), segment)
-    return passes, held
+    return passes, int(np.count_nonzero(state.held))
 
 
-def _grow(
-    state: kernels.State, segments: list[tuple[int, int, bool]], run: _sweep.Run
-) -> tuple[int, int]:
-    """Hold negative leaves until there are none; (passes, leaves held)."""
-    n_internal = state.t.size
-    changed = np.empty(n_internal, state.parent.dtype)
-    passes, total, new = 0, 0, -1
-    families = n_internal
-    while new and families > SPARSE_SHARE * n_internal:
+def _grow(state: kernels.State, segments: list[tuple[int, int, bool]], run: _sweep.Run) -> int:
+    """Hold negative leaves until there are none; returns the number of passes."""
+    passes = 0
+    while state.dirty.any():
         for segment in reversed(segments):
             run(kernels.collect, (state,), segment)
         for segment in segments:
-            run(kernels.scan, (state, changed), segment)
-        passes, new = passes + 1, int(changed.sum())
-        total += new
-        families = int(np.count_nonzero(changed))
-    nodes, queue = np.empty_like(changed), np.empty_like(changed)
-    nodes[:families] = np.flatnonzero(changed)
-    seen = np.zeros(n_internal, np.uint8)
-    while new:
-        count = kernels.with_ancestors(state.parent, nodes, families, seen)
-        kernels.collect_nodes(state, np.sort(nodes[:count])[::-1].copy(), seen)
-        families, new = kernels.scan_below_tau(state, queue, nodes)
-        passes, total = passes + 1, total + new
-    return passes, total
+            run(kernels.scan, (state,), segment)
+        passes += 1
+    return passes
 
 
 def _check_feasible(

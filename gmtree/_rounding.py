@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gmtree import _validate as check
+from gmtree._families import Families
 from gmtree._kernels import rounding as kernels
 from gmtree.tree import Tree
 
@@ -13,7 +14,11 @@ LARGEST = 2.0**53
 
 
 def round_consistent(
-    tree: Tree, x: np.ndarray, how: bool | str, rng: np.random.Generator | int | None
+    tree: Tree,
+    families: Families,
+    x: np.ndarray,
+    how: bool | str,
+    rng: np.random.Generator | int | None,
 ) -> np.ndarray:
     """Every node the floor or the ceiling of its value, with exact sums, as int64.
 
@@ -21,42 +26,41 @@ def round_consistent(
     """
     if how is not True and how != "random":
         check.fail("integer", f"must be True, False or 'random', not {how!r}.")
+    _refuse_large(x)
     generator = np.random.default_rng(rng) if how == "random" else None
-    out = np.empty(x.shape, np.int64)
-    columns = zip(x.reshape(tree.n, -1).T, out.reshape(tree.n, -1).T, strict=True)
-    for column, result in columns:
-        result[:] = _round(tree, np.ascontiguousarray(column, np.float64), generator)
-    return out
+    if x.ndim == 1:
+        return _round(tree, families, x.astype(np.float64, copy=False), generator)
+    columns = (np.ascontiguousarray(column, np.float64) for column in x.T)
+    rounded = [_round(tree, families, column, generator) for column in columns]
+    return np.stack(rounded, axis=1) if rounded else np.empty(x.shape, np.int64)
 
 
-def _round(tree: Tree, x: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
-    too_large = np.flatnonzero(abs(x) > LARGEST)
-    if too_large.size:
-        i = too_large[0]
+def _refuse_large(x: np.ndarray) -> None:
+    if x.size and max(float(x.max()), -float(x.min())) > LARGEST:
+        i = int(np.flatnonzero((abs(x) > LARGEST).reshape(x.shape[0], -1).any(axis=1))[0])
         raise check.IntegerOverflowError(
-            f"Argument 'noisy' must be below 2**53 to be rounded exactly; node {i} is {x[i]:g}."
+            f"Argument 'noisy' must be below 2**53 to be rounded exactly; node {i} is not."
         )
-    n_internal = tree.n_internal
-    least, room = np.empty(tree.n, np.int64), np.empty(tree.n, np.uint8)
-    sum_least, sum_room = np.zeros((2, n_internal), np.int64)
-    kernels.ranges(tree._position_parent, tree.order, x, least, room, sum_least, sum_room)
-    out = tree.from_positions(least)
+
+
+def _round(
+    tree: Tree, families: Families, x: np.ndarray, rng: np.random.Generator | None
+) -> np.ndarray:
+    out, room = np.empty(tree.n, np.int64), np.zeros(tree.n, np.uint8)
+    family = (tree._order, *families)
+    kernels.ranges(*family, x, out, room)
     root = tree.root
+    if tree.n == 1:
+        out[0], room[0] = np.floor(x[0]), x[0] != np.floor(x[0])
     fraction = x[root] - out[root]
-    up = fraction >= 0.5 if rng is None else rng.random() < fraction
-    if room[0] and up:
-        least[0] += 1
-        out[root] = least[0]
-    units = least[:n_internal] - sum_least
-    if n_internal:
-        start, child = tree._children
-        family = (tree.order, tree.rank, start, child, x, room)
-        if rng is None:
-            largest = int(tree.child_count.max())
-            work = np.empty(largest), np.empty(largest, child.dtype)
-            kernels.round_largest(*family, out, units, *work)
-        else:
-            raised = np.zeros(n_internal, np.uint8)
-            raised[0] = bool(room[0]) and up
-            kernels.round_random(*family, rng.random(n_internal), raised, out, units)
+    up = bool(room[0]) and bool(fraction >= 0.5 if rng is None else rng.random() < fraction)
+    out[root] += up
+    if rng is None:
+        largest = families.largest
+        work = np.zeros(largest, np.int64), np.empty(largest), np.empty(largest, np.int64)
+        kernels.round_largest(*family, x, out, room, *work)
+    else:
+        raised = np.zeros(max(1, tree.n_internal), np.uint8)
+        raised[0] = up
+        kernels.round_random(*family, x, out, room, rng.random(tree.n_internal), raised)
     return out

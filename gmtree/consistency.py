@@ -15,9 +15,10 @@ import numpy as np
 from gmtree import _sweep
 from gmtree import _validate as check
 from gmtree._factor import Factor, variance_by_node
+from gmtree._families import Families
 from gmtree._kernels import consistency as kernels
 from gmtree._kernels import errors
-from gmtree._nonnegative import Families, lower_bounds, violation
+from gmtree._nonnegative import lower_bounds, violation
 from gmtree._nonnegative import project as project_bounded
 from gmtree._rounding import round_consistent
 from gmtree.matrix import ConstraintMatrix, GenerationMatrix
@@ -174,7 +175,7 @@ class Consistency:
         if return_info:
             info = ProjectionInfo(passes, held, self._violation(x, v, bounds))
         if integer:
-            x = round_consistent(self.tree, x, integer, rng)
+            x = round_consistent(self.tree, self._children(), x, integer, rng)
         if out is not None and x is not out:
             np.copyto(out, x)
             x = out
@@ -184,27 +185,33 @@ class Consistency:
         self, v: np.ndarray, bounds: np.ndarray, out: np.ndarray
     ) -> tuple[np.ndarray, int, int]:
         """The optimum with bounded leaves, column by column; passes and held of the worst."""
+        check.finite("noisy", v)
         if self._factor.exact is not None and self._factor.exact.size:
             # Contradictions between exact values show in a plain projection.
             self._project(v, np.empty_like(v))
-        if self._families is None:
-            self._families = Families.of(self.tree)
         passes, held = 0, 0
-        columns = v.reshape(self.tree.n, -1).T
-        for k, column in enumerate(columns):
-            x = np.empty(self.tree.n)
+        columns = zip(v.reshape(self.tree.n, -1).T, out.reshape(self.tree.n, -1).T, strict=True)
+        for column, result in columns:
+            direct = result.dtype == np.float64 and result.flags.c_contiguous
+            x = result if direct else np.empty(self.tree.n)
             found = project_bounded(
-                self.tree, self._families, np.ascontiguousarray(column, np.float64),
+                self.tree, self._children(), np.ascontiguousarray(column, np.float64),
                 self._variance, bounds, x, self._threads,
             )  # fmt: skip
-            out.reshape(self.tree.n, -1)[:, k] = x
+            result[:] = x
             passes, held = max(passes, found[0]), max(held, found[1])
         return out, passes, held
+
+    def _children(self) -> Families:
+        """The families of the tree, found on first use."""
+        if self._families is None:
+            self._families = Families.of(self.tree)
+        return self._families
 
     def _violation(self, x: np.ndarray, v: np.ndarray, bounds: np.ndarray | None) -> float:
         """Largest violation of the optimality conditions over all columns."""
         if bounds is None:
-            bounds = np.full(self.tree.n_leaves, -np.inf)
+            bounds = np.array(-np.inf)
         pairs = zip(x.reshape(self.tree.n, -1).T, v.reshape(self.tree.n, -1).T, strict=True)
         return max(
             (
@@ -215,14 +222,13 @@ class Consistency:
         )
 
     def _measurements(self, noisy: Any) -> np.ndarray:
-        """Checked values: floating point, finite, and 0 where not measured."""
+        """Values as floating point, 0 where not measured; whether finite is checked in use."""
         v = check.values("noisy", noisy, self.tree.n)
         if v.dtype == np.int64:
             v = v.astype(np.float64)
         measured = self._factor.measured
         if measured is not None:
             v = np.where(measured if v.ndim == 1 else measured[:, None], v, v.dtype.type(0))
-        check.finite("noisy", v)
         return v
 
     def _memory(self, v: np.ndarray, out: np.ndarray | None) -> np.ndarray:
@@ -235,6 +241,7 @@ class Consistency:
     def _project(self, v: np.ndarray, out: np.ndarray) -> np.ndarray:
         tree, factor, layout = self.tree, self._factor, self.tree._layout
         if tree.n == 1:
+            check.finite("noisy", v)
             np.copyto(out, v)
             return out
         v = _sweep.readonly(v)
@@ -256,14 +263,24 @@ class Consistency:
     def _collect(self, run: _sweep.Run, v: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
         """The upward sweep: b at internal nodes, and z there in `out`, except at the root."""
         layout = self.tree._layout
-        for segment in reversed(layout.segments):
-            if segment[0] < layout.n_inner:
-                args: tuple = (layout.parent, layout.order, *self._weights, v, b, out)
-                run(kernels.up_inner, args, segment)
-            else:
-                args = (layout.parent, layout.order, v, b)
-                families = v.ndim == 1 and _mean_family(layout, segment) >= LARGE_FAMILY
-                run(kernels.up_leaf_families if families else kernels.up_leaves, args, segment)
+        leaves = [segment for segment in layout.segments if segment[0] >= layout.n_inner]
+        inner = [segment for segment in layout.segments if segment[0] < layout.n_inner]
+        for segment in reversed(leaves):
+            args: tuple = (layout.parent, layout.order, v, b)
+            families = v.ndim == 1 and _mean_family(layout, segment) >= LARGE_FAMILY
+            run(kernels.up_leaf_families if families else kernels.up_leaves, args, segment)
+        self._check_finite(v, b)
+        for segment in reversed(inner):
+            args = (layout.parent, layout.order, *self._weights, v, b, out)
+            run(kernels.up_inner, args, segment)
+
+    def _check_finite(self, v: np.ndarray, b: np.ndarray) -> None:
+        """Refuse NaN and infinity before anything is written; leaves have left theirs in b."""
+        if self.tree.is_canonical:
+            rest = np.sum(v[: self.tree.n_internal]) + np.sum(b)
+            if np.isfinite(rest):
+                return
+        check.finite("noisy", v)
 
     def _workspace(self, shape: tuple[int, ...]) -> np.ndarray:
         """Zeros, in the memory of an earlier call where it fits and no other thread has it."""

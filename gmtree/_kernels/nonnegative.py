@@ -29,6 +29,9 @@ class State(NamedTuple):
     unbounded: np.ndarray | None
 
     held: np.ndarray
+    split: np.ndarray
+    dirty: np.ndarray
+    entered: np.ndarray
     t: np.ndarray
     b: np.ndarray
     z: np.ndarray
@@ -82,17 +85,17 @@ def _collect(state, p):
     b = 0.0
     tau = -np.inf
     undetermined = 0
-    for r in range(state.first_leaf[p], state.first_leaf[p + 1]):
-        if not state.held[r]:
-            s = _variance(state.variance, r)
-            x = _value(state.order, state.v, r)
-            if s == np.inf:
-                undetermined += 1
-            else:
-                t += s
-                b += x
-                if s > 0.0 and _is_bounded(state.unbounded, r):
-                    tau = max(tau, -x / s)
+    # Which leaves are held is as good as random, so the loop selects instead of branching.
+    for r in range(np.uint64(state.first_leaf[p]), np.uint64(state.first_leaf[p + 1])):
+        s = _variance(state.variance, r)
+        x = _value(state.order, state.v, r)
+        counts = state.held[r] == 0
+        unknown = counts and s == np.inf
+        undetermined += 1 if unknown else 0
+        t += s if counts and not unknown else 0.0
+        b += x if counts and not unknown else 0.0
+        need = -x / s if counts and s > 0.0 and not unknown else -np.inf
+        tau = max(tau, need if _is_bounded(state.unbounded, r) else -np.inf)
     for k in range(state.first_inner[p], state.first_inner[p + 1]):
         c = state.inner[k]
         b += state.z[c]
@@ -102,6 +105,7 @@ def _collect(state, p):
         else:
             t += state.q[c]
             tau = max(tau, _need(_least(state, c), state.z[c], state.q[c]))
+    state.split[p] = undetermined > 0
     if undetermined > 0:
         tau = _tau_undetermined(state, p)
         t = float(undetermined)
@@ -160,10 +164,10 @@ def _hold(state, p):
     lies outside knows x_p with a variance of at most s_p. So each leaf held here is negative in
     the exact solution with the leaves held before it.
     """
+    if state.split[p]:
+        return _hold_undetermined(state, p)
     t_inner = 0.0
     for k in range(state.first_inner[p], state.first_inner[p + 1]):
-        if state.q[state.inner[k]] == np.inf:
-            return _hold_undetermined(state, p)
         t_inner += state.q[state.inner[k]]
     d = state.d[p]
     held = 0
@@ -171,24 +175,27 @@ def _hold(state, p):
         excess = 0.0
         t = t_inner
         new = 0
-        for r in range(state.first_leaf[p], state.first_leaf[p + 1]):
-            if state.held[r]:
-                continue
+        tau = -np.inf
+        for r in range(np.uint64(state.first_leaf[p]), np.uint64(state.first_leaf[p + 1])):
             s = _variance(state.variance, r)
-            if s == np.inf:
-                return held + _hold_undetermined(state, p)
-            x = _value(state.order, state.v, r) + s * d
-            if x < 0.0 and s > 0.0 and _is_bounded(state.unbounded, r):
-                state.held[r] = 1
-                excess += x
-                new += 1
-            else:
-                t += s
+            value = _value(state.order, state.v, r)
+            x = value + s * d
+            counts = state.held[r] == 0
+            bounded = _is_bounded(state.unbounded, r) and s > 0.0
+            negative = counts and bounded and x < 0.0
+            stays = counts and not negative
+            state.held[r] = 0 if stays else 1
+            new += 1 if negative else 0
+            excess += x if negative else 0.0
+            t += s if stays else 0.0
+            tau = max(tau, -value / s if stays and bounded else -np.inf)
         held += new
         total = _variance(state.variance, p) + t
         if new == 0 or total == 0.0 or total == np.inf:
             return held
         d += excess / total
+        if d >= tau:
+            return held
 
 
 @kernel
@@ -206,17 +213,29 @@ def _give(state, p):
 
 @kernel
 def collect(state, start, stop):
-    """`_collect` for a range of positions, children before parents."""
+    """`_collect` for a range of positions, children before parents, where something changed."""
     for p in range(stop - 1, start - 1, -1):
-        _collect(state, p)
+        if state.dirty[p]:
+            _collect(state, p)
+            state.dirty[p] = 0
+            if p > 0:
+                state.dirty[state.parent[p]] = 1
 
 
 @kernel
-def scan(state, changed, start, stop):
-    """d for a range of positions, parents first; changed_p = leaves of p newly held."""
+def scan(state, start, stop):
+    """Hold negative leaves below a range of positions, parents first; marks families `dirty`.
+
+    A subtree is entered only if it has negative leaves.
+    """
     for p in range(start, stop):
-        _give(state, p)
-        changed[p] = _hold(state, p) if state.d[p] < state.tau[p] else 0
+        state.entered[p] = 0
+        if p == 0 or state.entered[state.parent[p]]:
+            _give(state, p)
+            if state.d[p] < state.tau[p]:
+                state.entered[p] = 1
+                if _hold(state, p) > 0:
+                    state.dirty[p] = 1
 
 
 @kernel
@@ -230,100 +249,19 @@ def write_inner(state, out, floor, start, stop):
 def write_leaves(state, out, start, stop):
     """Final values of the leaves of a range of internal nodes."""
     for p in range(start, stop):
-        split = False
-        for k in range(state.first_inner[p], state.first_inner[p + 1]):
-            split |= state.q[state.inner[k]] == np.inf
-        for r in range(state.first_leaf[p], state.first_leaf[p + 1]):
-            split |= _variance(state.variance, r) == np.inf and not state.held[r]
-        for r in range(state.first_leaf[p], state.first_leaf[p + 1]):
+        d = state.d[p]
+        split = state.split[p]
+        for r in range(np.uint64(state.first_leaf[p]), np.uint64(state.first_leaf[p + 1])):
             s = _variance(state.variance, r)
-            x = 0.0
-            if not state.held[r]:
-                if split:
-                    x = state.d[p] if s == np.inf else _value(state.order, state.v, r)
-                else:
-                    x = _value(state.order, state.v, r) + s * state.d[p]
-                if _is_bounded(state.unbounded, r):
-                    x = max(x, 0.0)
-            _put(state.order, out, r, x)
+            value = _value(state.order, state.v, r)
+            x = value + s * d
+            if split:
+                x = d if s == np.inf else value
+            x = max(x, 0.0) if _is_bounded(state.unbounded, r) else x
+            _put(state.order, out, r, 0.0 if state.held[r] else x)
 
 
-# --------------------------------------------------------------------------- where it changed
-
-
-@kernel
-def scan_below_tau(state, queue, changed):
-    """`scan` along the paths that lead to negative leaves; returns (families changed, leaves)."""
-    _give(state, 0)
-    head = 0
-    tail = 0
-    if state.d[0] < state.tau[0]:
-        queue[0] = 0
-        tail = 1
-    families = 0
-    leaves = 0
-    while head < tail:
-        p = queue[head]
-        head += 1
-        for k in range(state.first_inner[p], state.first_inner[p + 1]):
-            c = state.inner[k]
-            _give(state, c)
-            if state.d[c] < state.tau[c]:
-                queue[tail] = c
-                tail += 1
-        new = _hold(state, p)
-        if new > 0:
-            changed[families] = p
-            families += 1
-            leaves += new
-    return families, leaves
-
-
-@kernel
-def with_ancestors(parent, nodes, count, seen):
-    """Extend the first `count` of `nodes` by all their ancestors; returns how many there are.
-
-    `seen` holds zeros, and holds ones for those nodes afterwards.
-    """
-    for k in range(count):
-        seen[nodes[k]] = 1
-    tail = count
-    k = 0
-    while k < tail:
-        r = nodes[k]
-        k += 1
-        if r > 0 and not seen[parent[r]]:
-            seen[parent[r]] = 1
-            nodes[tail] = parent[r]
-            tail += 1
-    return tail
-
-
-@kernel
-def collect_nodes(state, nodes, seen):
-    """`_collect` for these positions, given in descending order; clears `seen`."""
-    for k in range(nodes.size):
-        _collect(state, nodes[k])
-        seen[nodes[k]] = 0
-
-
-# --------------------------------------------------------------------------- layout, bounds
-
-
-@kernel
-def group_inner(parent, n_internal, first, inner):
-    """Internal children of each internal node: inner[first[p]:first[p + 1]], ascending."""
-    for c in range(1, n_internal):
-        first[parent[c] + 1] += 1
-    for p in range(n_internal):
-        first[p + 1] += first[p]
-    for c in range(1, n_internal):
-        p = parent[c]
-        inner[first[p]] = c
-        first[p] += 1
-    for p in range(n_internal, 0, -1):
-        first[p] = first[p - 1]
-    first[0] = 0
+# --------------------------------------------------------------------------- bounds
 
 
 @kernel

@@ -250,3 +250,30 @@ def first_repeat(codes, seen):
             return k
         seen[codes[k]] = 1
     return -1
+
+
+@kernel
+def count_leaves(parent, n_internal, first):
+    """first[p] = position of the first leaf of p; leaves of one parent sit together."""
+    place = n_internal
+    for p in range(n_internal):
+        first[p] = place
+        while place < parent.size and parent[place] == p:
+            place += 1
+    first[n_internal] = place
+
+
+@kernel
+def group_inner(parent, n_internal, first, inner):
+    """Internal children of each internal node: inner[first[p]:first[p + 1]], ascending."""
+    for c in range(1, n_internal):
+        first[parent[c] + 1] += 1
+    for p in range(n_internal):
+        first[p + 1] += first[p]
+    for c in range(1, n_internal):
+        p = parent[c]
+        inner[first[p]] = c
+        first[p] += 1
+    for p in range(n_internal, 0, -1):
+        first[p] = first[p - 1]
+    first[0] = 0

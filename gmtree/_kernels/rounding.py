@@ -1,9 +1,12 @@
 """Whole numbers from consistent values: every node its floor or its ceiling, sums exact.
 
 Each node may become any whole number less than 1 away from its value. From the leaves up, the
-sums of the children narrow that to a range of one or two numbers; from the root down, each node
-hands its number on to its children within theirs. Rounded values need not add up exactly for
-that to work: the children's ranges come first.
+sums of the children narrow that to one or two numbers; from the root down, each node hands its
+number on to its children within theirs. Rounded values need not add up exactly for that to
+work: the children's ranges come first.
+
+Families are by position (leaves of p from first_leaf[p] on, its other children in `inner`), `x`
+and `out` by the caller's nodes. ``room_r`` is 1 where a node may become one more than its least.
 """
 
 import numpy as np
@@ -12,118 +15,177 @@ from gmtree._kernels._jit import kernel
 
 
 @kernel
-def ranges(parent, order, x, least, room, sum_least, sum_room):
-    """least_i and room_i: node i may become least_i or, where room_i is 1, one more.
-
-    By position; `sum_least` and `sum_room` are per internal node and hold zeros.
-    """
-    n_internal = sum_least.size
-    for r in range(parent.size - 1, -1, -1):
-        value = x[order[r]]
-        lowest = np.int64(np.floor(value))
-        highest = np.int64(np.ceil(value))
-        if r < n_internal:
-            # Not beyond what the children can add up to.
-            lowest = min(max(lowest, sum_least[r]), sum_least[r] + sum_room[r])
-            highest = min(max(highest, sum_least[r]), sum_least[r] + sum_room[r])
-        least[r] = lowest
-        room[r] = highest - lowest
-        if r > 0:
-            sum_least[parent[r]] += lowest
-            sum_room[parent[r]] += highest - lowest
+def _at(order, r):
+    """The caller's node at position r."""
+    return r if order is None else np.uint64(order[r])
 
 
 @kernel
-def _comes_before(key, place, a, b):
-    """Whether a is to lose its unit before b: smaller fraction, or listed later."""
-    return key[a] < key[b] or (key[a] == key[b] and place[a] > place[b])
+def ranges(order, first_leaf, first_inner, inner, x, out, room):
+    """The least number of every node into `out`, and its room; children before parents."""
+    for p in range(first_leaf.size - 2, -1, -1):
+        total = 0
+        extra = 0
+        for r in range(np.uint64(first_leaf[p]), np.uint64(first_leaf[p + 1])):
+            i = _at(order, r)
+            least = np.int64(np.floor(x[i]))
+            most = np.int64(np.ceil(x[i]))
+            out[i] = least
+            room[r] = most - least
+            total += least
+            extra += most - least
+        for k in range(first_inner[p], first_inner[p + 1]):
+            c = np.uint64(inner[k])
+            total += out[_at(order, c)]
+            extra += np.int64(room[c])
+        i = _at(order, np.uint64(p))
+        # Its own floor and ceiling, but not beyond what the children can add up to.
+        least = min(max(np.int64(np.floor(x[i])), total), total + extra)
+        most = min(max(np.int64(np.ceil(x[i])), total), total + extra)
+        out[i] = least
+        room[p] = most - least
 
 
 @kernel
-def _sift(key, place, size, k):
+def _wanted(order, first_leaf, first_inner, inner, out, room, p):
+    """(units p has beyond its children's least, children that may take one)."""
+    wanted = out[_at(order, np.uint64(p))]
+    takers = 0
+    for r in range(np.uint64(first_leaf[p]), np.uint64(first_leaf[p + 1])):
+        wanted -= out[_at(order, r)]
+        takers += np.int64(room[r])
+    for k in range(first_inner[p], first_inner[p + 1]):
+        c = np.uint64(inner[k])
+        wanted -= out[_at(order, c)]
+        takers += np.int64(room[c])
+    return wanted, takers
+
+
+@kernel
+def _loses_first(fraction, node, a, b):
+    """Whether a is to lose its unit before b: smaller fraction, or larger number."""
+    return fraction[a] < fraction[b] or (fraction[a] == fraction[b] and node[a] > node[b])
+
+
+@kernel
+def _sift(fraction, node, size, k):
     """Restore a heap below k, with the first to lose its unit on top."""
     while True:
         child = 2 * k + 1
         if child >= size:
             return
-        if child + 1 < size and _comes_before(key, place, child + 1, child):
+        if child + 1 < size and _loses_first(fraction, node, child + 1, child):
             child += 1
-        if not _comes_before(key, place, child, k):
+        if not _loses_first(fraction, node, child, k):
             return
-        key[k], key[child] = key[child], key[k]
-        place[k], place[child] = place[child], place[k]
+        fraction[k], fraction[child] = fraction[child], fraction[k]
+        node[k], node[child] = node[child], node[k]
         k = child
 
 
 @kernel
-def round_largest(order, rank, start, child, x, room, out, units, key, place):
-    """Parents first: the units of a node beyond its children's least go to the largest fractions.
-
-    On entry `out` holds each node's least (the root its number) and `units` what each internal
-    node has beyond the sum of those of its children (the root's included, the others' to be
-    raised by one where they get a unit). `key` and `place` have room for the largest family.
-    """
-    for r in range(units.size):
-        i = order[r]
-        wanted = units[r]
-        size = 0
-        for k in range(start[i], start[i + 1]):
-            c = child[k]
-            if wanted == 0 or room[rank[c]] == 0:
-                continue
-            fraction = x[c] - out[c]
-            if size < wanted:
-                key[size] = fraction
-                place[size] = k
-                size += 1
-                if size == wanted:
-                    for m in range(size // 2 - 1, -1, -1):
-                        _sift(key, place, size, m)
-            elif fraction > key[0]:
-                key[0] = fraction
-                place[0] = k
-                _sift(key, place, size, 0)
-        for m in range(size):
-            c = child[place[m]]
-            out[c] += 1
-            if rank[c] < units.size:
-                units[rank[c]] += 1
+def _offer(fraction, node, size, wanted, f, i):
+    """Put (f, i) among the best `wanted` of those offered; returns the new size."""
+    if size < wanted:
+        fraction[size] = f
+        node[size] = i
+        # Climb: the entry that loses first belongs on top.
+        k = size
+        while k > 0 and _loses_first(fraction, node, k, (k - 1) // 2):
+            up = (k - 1) // 2
+            fraction[k], fraction[up] = fraction[up], fraction[k]
+            node[k], node[up] = node[up], node[k]
+            k = up
+        return size + 1
+    if f > fraction[0] or (f == fraction[0] and i < node[0]):
+        fraction[0] = f
+        node[0] = i
+        _sift(fraction, node, size, 0)
+    return size
 
 
 @kernel
-def round_random(order, rank, start, child, x, room, uniform, raised, out, units):
-    """As `round_largest`, but each child gets a unit with a probability of its fraction.
+def _bucket(f, buckets):
+    """Which of the equal parts of [0, 1) a fraction lies in."""
+    return min(max(np.int64(f * buckets), 0), buckets - 1)
+
+
+@kernel
+def round_largest(order, first_leaf, first_inner, inner, x, out, room, counts, fraction, node):
+    """Hand units on to the children with the largest fractions, parents first.
+
+    Ties go to the smaller number. A histogram of the fractions in as many parts as there are
+    takers tells which parts get a unit as a whole; only in one part must children be compared.
+    `counts` holds zeros; it, `fraction` and `node` have room for the largest family.
+    """
+    for p in range(first_leaf.size - 1):
+        wanted, takers = _wanted(order, first_leaf, first_inner, inner, out, room, p)
+        if wanted == 0:
+            continue
+        leaves = first_leaf[p + 1] - first_leaf[p]
+        size = leaves + first_inner[p + 1] - first_inner[p]
+        for m in range(size):
+            c = np.uint64(first_leaf[p] + m if m < leaves else inner[first_inner[p] + m - leaves])
+            i = _at(order, c)
+            if room[c] and wanted < takers:
+                counts[_bucket(x[i] - out[i], takers)] += 1
+        # From the top, parts that get a unit as a whole; `left` units are for the next part.
+        part = takers - 1
+        left = wanted
+        while wanted < takers and counts[part] <= left:
+            left -= counts[part]
+            part -= 1
+        if wanted == takers:
+            part = -1
+        best = 0
+        for m in range(size):
+            c = np.uint64(first_leaf[p] + m if m < leaves else inner[first_inner[p] + m - leaves])
+            i = _at(order, c)
+            if room[c]:
+                f = x[i] - out[i]
+                b = _bucket(f, takers)
+                if b > part:
+                    out[i] += 1
+                elif b == part and left > 0:
+                    best = _offer(fraction, node, best, left, f, np.int64(i))
+        for m in range(best):
+            out[node[m]] += 1
+        counts[:takers] = 0
+
+
+@kernel
+def round_random(order, first_leaf, first_inner, inner, x, out, room, uniform, raised):
+    """Hand units on so that each child gets one with a probability of its fraction.
 
     Systematic sampling: with the fractions laid end to end, child c gets a unit if one of the
     points u, u + 1, ... falls into its stretch. How many points fall into all of them depends
     on whether u lies below the fraction f of the parent, that is, on whether the parent got a
     unit itself (`raised`); so u is drawn from [0, f) if it did and from [f, 1) if not.
     """
-    for r in range(units.size):
-        i = order[r]
+    for p in range(first_leaf.size - 1):
+        wanted, takers = _wanted(order, first_leaf, first_inner, inner, out, room, p)
+        leaves = first_leaf[p + 1] - first_leaf[p]
+        size = leaves + first_inner[p + 1] - first_inner[p]
         total = 0.0
-        eligible = 0
-        for k in range(start[i], start[i + 1]):
-            c = child[k]
-            if room[rank[c]] > 0:
-                total += x[c] - out[c]
-                eligible += 1
+        for m in range(size):
+            c = np.uint64(first_leaf[p] + m if m < leaves else inner[first_inner[p] + m - leaves])
+            i = _at(order, c)
+            if room[c]:
+                total += x[i] - out[i]
         f = total - np.floor(total)
-        u = f * uniform[r] if raised[r] else f + (1.0 - f) * uniform[r]
-        wanted = units[r]
+        u = f * uniform[p] if raised[p] else f + (1.0 - f) * uniform[p]
         done = 0.0
-        for k in range(start[i], start[i + 1]):
-            c = child[k]
-            if room[rank[c]] == 0:
-                continue
-            before = np.ceil(done - u)
-            done += x[c] - out[c]
-            # Rounding of the running sum must not change how many units are handed out.
-            hit = np.ceil(done - u) > before
-            if wanted > 0 and (hit or wanted == eligible):
-                out[c] += 1
-                wanted -= 1
-                if rank[c] < units.size:
-                    units[rank[c]] += 1
-                    raised[rank[c]] = 1
-            eligible -= 1
+        for m in range(size):
+            c = np.uint64(first_leaf[p] + m if m < leaves else inner[first_inner[p] + m - leaves])
+            i = _at(order, c)
+            if room[c]:
+                before = np.ceil(done - u)
+                done += x[i] - out[i]
+                # Rounding of the running sum must not change how many units are handed out.
+                hit = np.ceil(done - u) > before
+                if wanted > 0 and (hit or wanted == takers):
+                    out[i] += 1
+                    wanted -= 1
+                    if m >= leaves:
+                        raised[c] = 1
+                takers -= 1

@@ -1,0 +1,37 @@
+"""The children of each internal node, as a loop over parents wants them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from gmtree._kernels import order as kernels
+from gmtree.tree import Tree
+
+
+class Families(NamedTuple):
+    """The children of each internal node, by position: leaves and others."""
+
+    first_leaf: np.ndarray
+    first_inner: np.ndarray
+    inner: np.ndarray
+
+    @classmethod
+    def of(cls, tree: Tree) -> Families:
+        """Group by parent; leaves of one parent sit together already."""
+        n_internal, dtype = tree.n_internal, tree.parent.dtype
+        position_parent = tree._position_parent
+        first_leaf = np.empty(n_internal + 1, dtype)
+        kernels.count_leaves(position_parent, n_internal, first_leaf)
+        first_inner = np.zeros(n_internal + 1, dtype)
+        inner = np.empty(max(1, n_internal - 1), dtype)
+        kernels.group_inner(position_parent, n_internal, first_inner, inner)
+        return cls(first_leaf, first_inner, inner)
+
+    @property
+    def largest(self) -> int:
+        """Most children of one node."""
+        if self.first_leaf.size == 1:
+            return 1
+        return int((np.diff(self.first_leaf) + np.diff(self.first_inner)).max())
