@@ -7,6 +7,7 @@ what the caller passed in.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib import import_module
 from typing import Any, NoReturn
 
 import numpy as np
@@ -24,6 +25,15 @@ def fail(argument: str, rule: str) -> NoReturn:
 
 def fail_type(argument: str, rule: str) -> NoReturn:
     raise TypeError(f"Argument '{argument}' {rule}")
+
+
+def optional(module: str, extra: str, purpose: str) -> Any:
+    """Import a package that is not needed otherwise, or say how to get it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise ImportError(f"{purpose} needs {package}: pip install 'gmtree[{extra}]'.") from error
 
 
 def some(items: Iterable[Any], most: int = 5) -> str:

@@ -479,10 +479,7 @@ def to_networkx(tree: Tree) -> DiGraph:
     """
     if not isinstance(tree, Tree):
         check.fail_type("tree", f"must be a Tree, not {type(tree).__name__}.")
-    try:
-        import networkx
-    except ImportError as error:
-        raise ImportError("to_networkx needs networkx: pip install networkx") from error
+    networkx = check.optional("networkx", "test", "to_networkx")
     graph = networkx.DiGraph()
     names: list[Any] = list(range(tree.n))
     if tree.labels is None:
