@@ -479,7 +479,7 @@ def to_networkx(tree: Tree) -> DiGraph:
     """
     if not isinstance(tree, Tree):
         check.fail_type("tree", f"must be a Tree, not {type(tree).__name__}.")
-    networkx = check.optional("networkx", "test", "to_networkx")
+    networkx = check.optional("networkx", "graph", "to_networkx")
     graph = networkx.DiGraph()
     names: list[Any] = list(range(tree.n))
     if tree.labels is None:

@@ -49,7 +49,7 @@ def test_repeated_labels_become_attributes():
 
 def test_without_networkx_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "networkx", None)
-    with pytest.raises(ImportError, match="pip install networkx"):
+    with pytest.raises(ImportError, match=r"pip install 'gmtree\[graph\]'"):
         gm.to_networkx(gm.shapes.star(3))
 
 
