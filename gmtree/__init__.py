@@ -10,27 +10,32 @@ array([1., 2., 2., 3., 3.])
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gmtree import shapes
 from gmtree._validate import IntegerOverflowError
 from gmtree._version import __version__
-from gmtree.consistency import Consistency, consistency_bias, consistent
-from gmtree.convert import (
-    adjacency,
-    ancestral_matrix,
-    distance_matrix,
-    generation_matrix_from,
-    laplacian,
-    to_networkx,
-    tree_from_adjacency,
-    tree_from_distances,
-    tree_from_laplacian,
-    tree_from_structure,
-)
 from gmtree.matrix import ConstraintMatrix, GenerationMatrix, MappingMatrix
-from gmtree.qr import householder, lo_qr
 from gmtree.tree import Tree
+
+if TYPE_CHECKING:
+    from gmtree import baselines, datasets, gmc, privacy, queries
+    from gmtree.consistency import Consistency, consistency_bias, consistent
+    from gmtree.convert import (
+        adjacency,
+        ancestral_matrix,
+        distance_matrix,
+        generation_matrix_from,
+        laplacian,
+        to_networkx,
+        tree_from_adjacency,
+        tree_from_distances,
+        tree_from_laplacian,
+        tree_from_structure,
+    )
+    from gmtree.privacy.planning import optimal_shares, plan
+    from gmtree.privacy.release import Release, release
+    from gmtree.qr import householder, lo_qr
 
 __all__ = [
     "Consistency",
@@ -38,6 +43,7 @@ __all__ = [
     "GenerationMatrix",
     "IntegerOverflowError",
     "MappingMatrix",
+    "Release",
     "Tree",
     "__version__",
     "adjacency",
@@ -52,8 +58,11 @@ __all__ = [
     "householder",
     "laplacian",
     "lo_qr",
+    "optimal_shares",
+    "plan",
     "privacy",
     "queries",
+    "release",
     "shapes",
     "to_networkx",
     "tree_from_adjacency",
@@ -62,14 +71,41 @@ __all__ = [
     "tree_from_structure",
 ]
 
-# Loaded when first used, so that `import gmtree` stays quick.
-_LAZY_MODULES = frozenset({"baselines", "datasets", "gmc", "privacy", "queries"})
+# What is loaded when first used, so that `import gmtree` stays quick: the names of each module,
+# none where the module itself is meant.
+_LAZY = {
+    "baselines": (),
+    "consistency": ("Consistency", "consistency_bias", "consistent"),
+    "convert": (
+        "adjacency",
+        "ancestral_matrix",
+        "distance_matrix",
+        "generation_matrix_from",
+        "laplacian",
+        "to_networkx",
+        "tree_from_adjacency",
+        "tree_from_distances",
+        "tree_from_laplacian",
+        "tree_from_structure",
+    ),
+    "datasets": (),
+    "gmc": (),
+    "privacy": (),
+    "privacy.planning": ("optimal_shares", "plan"),
+    "privacy.release": ("Release", "release"),
+    "qr": ("householder", "lo_qr"),
+    "queries": (),
+}
+_MODULE_OF = {name: module for module, names in _LAZY.items() for name in names or (module,)}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY_MODULES:
-        return import_module(f"gmtree.{name}")
-    raise AttributeError(f"module 'gmtree' has no attribute {name!r}")
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'gmtree' has no attribute {name!r}")
+    module = import_module(f"gmtree.{_MODULE_OF[name]}")
+    value = getattr(module, name, module)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
