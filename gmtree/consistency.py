@@ -391,6 +391,8 @@ class Consistency:
     def covariance(self, i: Any, j: Any) -> Any:
         """Covariance of the projected values of two nodes; arrays of nodes give arrays.
 
+        NaN where one of two nodes has an infinite variance.
+
         Examples
         --------
         >>> import gmtree as gm
@@ -410,6 +412,10 @@ class Consistency:
             factor.node_variance, a, b, out,
         )  # fmt: skip
         out *= self._scale
+        if factor.has_undetermined:
+            unknown = np.isinf(factor.node_variance)
+            out[unknown[a] | unknown[b]] = np.nan
+            out[unknown[a] & (a == b)] = np.inf
         return out.reshape(first.shape) if first.ndim else float(out[0])
 
     def leaf_sum_variance(self, mask_or_ranges: Any) -> Any:

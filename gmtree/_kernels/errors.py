@@ -67,7 +67,7 @@ def node_variances(parent, q, q_below, t, largest, rest, variance):
 
 @kernel
 def _overlap(a, b, sibling, t):
-    """q_a q_b / t; min(q_a, q_b) or 0 in the limit where some sibling is undetermined."""
+    """q_a q_b / t, and its limit where a, b or some `sibling` is undetermined."""
     if a == np.inf or b == np.inf:
         return min(a, b)
     return 0.0 if sibling == np.inf else a * _ratio(b, t)
@@ -75,10 +75,14 @@ def _overlap(a, b, sibling, t):
 
 @kernel
 def covariances(parent, q, q_below, t, largest, variance, first, second, out):
-    """Covariances of the final values of pairs, climbing from both to where they meet."""
+    """Covariances of the final values of pairs, climbing from both to where they meet.
+
+    Both are determined: an undetermined node is met only alone in its family, or with factor 0.
+    """
     for m in range(out.size):
-        a = first[m]
-        b = second[m]
+        # In this order, so that both ways round give the same to the last bit.
+        a = min(first[m], second[m])
+        b = max(first[m], second[m])
         # What the parent passes on to each side, up to and without the last step.
         factor = 1.0
         k_a = 1.0
@@ -99,8 +103,9 @@ def covariances(parent, q, q_below, t, largest, variance, first, second, out):
                 b = parent[b]
         common = k_a * k_b * variance[a] if k_a * k_b > 0.0 else 0.0
         if q_a >= 0.0 and q_b >= 0.0:
-            common -= _overlap(q_a, q_b, _variance(q_below, t, largest[a]), t[a])
-        out[m] = factor * common
+            sibling = _variance(q_below, t, largest[a])
+            common -= _overlap(q_a, q_b, sibling, t[a])
+        out[m] = factor * common if factor > 0.0 else 0.0
 
 
 @kernel

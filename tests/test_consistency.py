@@ -1,0 +1,601 @@
+"""Optimal consistent values: against exact arithmetic, in every form of input and variance."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import reference
+import reference_consistency as exact
+from hypothesis import given
+from hypothesis import strategies as st
+from reference_consistency import Problem, problems, random_problem
+from trees import all_parents, named_shapes, renumber, trees
+
+import gmtree as gm
+from gmtree import _sweep
+
+EPS = np.finfo(float).eps
+SEEDS = st.integers(0, 2**32 - 1)
+STAR = gm.shapes.star(3)
+
+
+def inconsistency(tree: gm.Tree, x: np.ndarray) -> float:
+    """Largest difference between a parent and the sum of its children."""
+    if tree.n == 1:
+        return 0.0
+    child = np.flatnonzero(tree.parent >= 0)
+    sums = np.bincount(tree.parent[child], x[child].astype(float), minlength=tree.n)
+    inner = tree.child_count > 0
+    return float(np.abs(x - sums)[inner].max())
+
+
+def pull(tree: gm.Tree, x: np.ndarray, v: np.ndarray, s: np.ndarray | float = 1.0) -> float:
+    """Largest force on a leaf: the sum of (v - x) / s on its path to the root, 0 at the optimum."""
+    return float(np.abs(gm.GenerationMatrix(tree).solve((v - x) / s)[tree.leaves]).max())
+
+
+def undetermined(problem: Problem) -> np.ndarray:
+    """Nodes of which only the sum with others is known."""
+    C = exact.covariance(problem.parent, problem.s)
+    return np.array([C[i][i] > exact.HUGE / 10**20 for i in range(problem.tree.n)])
+
+
+# --------------------------------------------------------------------------- against exact values
+
+
+@given(problems())
+def test_the_exact_optimum(problem):
+    """Whatever the variances, an error of rounding in the largest measurement."""
+    x = problem.solver.project(problem.v)
+    expected = exact.project(problem.parent, problem.v, problem.s)
+    n = problem.tree.n
+    error = np.array([float(abs(Fraction(x[i]) - expected[i])) for i in range(n)])
+    error[undetermined(problem)] = 0
+    assert error.max() <= 2 * n * EPS * np.abs(problem.v).max()
+
+
+@given(problems(max_n=40))
+def test_consistent_and_unbiased(problem):
+    post, v, tree = problem.solver, problem.v, problem.tree
+    x = post.project(v)
+    assert inconsistency(tree, x) <= 1e-12 * max(1, np.abs(x).max()) * tree.height
+    np.testing.assert_allclose(post.project(x), x, rtol=0, atol=1e-12 * np.abs(v).max())
+
+
+@given(problems(max_n=40, kinds=("equal", "level", "node")))
+def test_nothing_pulls_at_the_optimum(problem):
+    x = problem.solver.project(problem.v)
+    assert pull(problem.tree, x, problem.v, problem.s) <= 1e-11 * np.abs(problem.v).max()
+
+
+def test_dense_formula_on_500_weighted_trees():
+    rng = np.random.default_rng(1)
+    for _ in range(500):
+        n = int(rng.integers(2, 60))
+        parent = gm.shapes.random_recursive(n, rng).parent
+        if rng.random() < 0.5:
+            parent = renumber(parent, rng.permutation(n))
+        problem = random_problem(gm.Tree.from_parents(parent), "node", rng)
+        expected = exact.dense(parent, problem.v, problem.s)
+        x = gm.consistent(problem.tree, problem.v, problem.given)
+        assert np.abs(x - expected).max() <= 1e-10 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("n", range(2, 7))
+def test_all_small_trees(n):
+    rng = np.random.default_rng(n)
+    for ordered in all_parents(n):
+        parent = renumber(ordered, rng.permutation(n))
+        v, s = rng.standard_normal(n), rng.uniform(0.1, 10, n)
+        tree = gm.Tree.from_parents(parent)
+        for variance, by_node in ((None, np.ones(n)), (s, s)):
+            expected = exact.dense(parent, v, by_node)
+            np.testing.assert_allclose(gm.consistent(tree, v, variance), expected, atol=1e-13)
+
+
+def test_named_shapes():
+    rng = np.random.default_rng(0)
+    for tree in named_shapes(60).values():
+        v, s = rng.standard_normal(tree.n), rng.uniform(0.1, 10, tree.n)
+        for variance, by_node in ((None, np.ones(tree.n)), (s, s)):
+            expected = exact.dense(tree.parent, v, by_node)
+            np.testing.assert_allclose(gm.consistent(tree, v, variance), expected, atol=1e-12)
+
+
+def test_chain_is_the_weighted_mean():
+    rng = np.random.default_rng(0)
+    tree = gm.Tree.from_parents(renumber(gm.shapes.chain(50).parent, rng.permutation(50)))
+    v, s = rng.standard_normal(50), 10 ** rng.uniform(-3, 3, 50)
+    np.testing.assert_allclose(gm.consistent(tree, v), v.mean(), rtol=1e-13)
+    np.testing.assert_allclose(gm.consistent(tree, v, s), np.average(v, weights=1 / s), rtol=1e-13)
+
+
+def test_single_node():
+    tree = gm.shapes.chain(1)
+    assert gm.consistent(tree, [3.5]) == [3.5]
+    assert gm.consistent(tree, [3.5], 0) == [3.5]
+    assert gm.consistent(tree, [3.5], [2.0]) == [3.5]
+    with pytest.raises(ValueError, match="no node is measured"):
+        gm.Consistency(tree, np.inf)
+
+
+# --------------------------------------------------------------------------- forms of variance
+
+
+@given(trees(), SEEDS)
+def test_forms_of_variance_agree(tree, seed):
+    rng = np.random.default_rng(seed)
+    v = rng.standard_normal(tree.n)
+    equal = gm.consistent(tree, v)
+    np.testing.assert_array_equal(gm.consistent(tree, v, 7), equal)
+    np.testing.assert_allclose(gm.consistent(tree, v, np.full(tree.n, 7.0)), equal, atol=1e-13)
+    levels = rng.uniform(0.1, 10, tree.height)
+    if tree.height < tree.n:
+        by_node = levels[np.array(reference.depths(tree.parent)) - 1]
+        found = gm.consistent(tree, v, levels.tolist())
+        np.testing.assert_array_equal(found, gm.consistent(tree, v, by_node))
+
+
+def test_levels_count_from_the_root():
+    x = gm.consistent(gm.shapes.complete(2, 3), np.arange(7.0), [0, np.inf, 1])
+    assert x[0] == 0
+    np.testing.assert_allclose(x[3:], np.arange(3, 7) - 18 / 4)
+
+
+@pytest.mark.parametrize(
+    ("variance", "message"),
+    [
+        (-1, r"must not be negative or NaN, not -1\.0"),
+        (np.nan, "must not be negative or NaN, not nan"),
+        ([1, -2, 1], "node 1 has -2.0"),
+        ([1, 1, np.nan], "node 2 has nan"),
+        ([1, 1, 1, 1], "one per node .3. or one per level .2., not have shape .4,."),
+        ([[1, 1, 1]], "not have shape"),
+        ([np.nan, 1], "level 1 has nan"),
+        ([np.inf] * 3, "no node is measured"),
+    ],
+)
+def test_bad_variance(variance, message):
+    with pytest.raises(ValueError, match=message):
+        gm.Consistency(STAR, variance)
+
+
+def test_bad_types():
+    with pytest.raises(TypeError, match="'variance' must hold real numbers"):
+        gm.Consistency(STAR, ["a", "b", "c"])
+    with pytest.raises(TypeError, match="'tree' must be a Tree, not ndarray"):
+        gm.Consistency(np.array([-1, 0, 0]))
+    with pytest.raises(TypeError, match="'threads' must be a whole number"):
+        gm.Consistency(STAR, threads=1.5)
+    with pytest.raises(ValueError, match="'threads' must be at least 1, not 0"):
+        gm.Consistency(STAR, threads=0)
+
+
+def test_variance_is_not_changed_nor_followed():
+    s = np.array([1.0, 2.0, 3.0])
+    post = gm.Consistency(STAR, s)
+    before = post.project([10, 4, 3])
+    np.testing.assert_array_equal(s, [1, 2, 3])
+    s[:] = 0
+    np.testing.assert_array_equal(post.project([10, 4, 3]), before)
+    assert post.node_variance()[0] > 0
+
+
+# --------------------------------------------------------------------------- exact values
+
+
+@given(problems(max_n=40, kinds=("mixed",)), SEEDS)
+def test_exact_values_are_kept_bit_for_bit(problem, seed):
+    known = problem.s == 0
+    # Values that no sum of others has by itself.
+    scale = np.random.default_rng(seed).uniform(0.9, 1.1)
+    v = problem.tree.aggregate(problem.tree.restrict(problem.v * scale))
+    x = problem.solver.project(v)
+    np.testing.assert_array_equal(x[known], v[known])
+
+
+def test_exact_total():
+    x = gm.consistent(STAR, [10.0, 4.0, 3.0], [0, 1, 1])
+    np.testing.assert_array_equal(x, [10, 5.5, 4.5])
+    x = gm.consistent(STAR, [10.0, 4.0, 3.0], [1, 0, 1])
+    np.testing.assert_array_equal(x, [8.5, 4, 4.5])
+    everything = gm.consistent(STAR, [7.0, 4.0, 3.0], 0)
+    np.testing.assert_array_equal(everything, [7, 4, 3])
+
+
+def test_contradiction_names_the_node():
+    tree = gm.Tree.from_parents([-1, 0, 0, 1, 1])
+    s = [1, 0, 1, 0, 0]
+    v = np.array([1.0, 7.0, 5.0, 3.0, 3.0])
+    message = r"'noisy' must agree .* node 1 is 7.0 but its children add up to 6.0"
+    with pytest.raises(ValueError, match=message):
+        gm.consistent(tree, v, s)
+    columns = np.stack([v, v], axis=1)
+    columns[1, 0] = 6
+    with pytest.raises(ValueError, match=message):
+        gm.consistent(tree, columns, s)
+    with pytest.raises(ValueError, match=message):
+        gm.Consistency(tree, s).keep(v)
+
+
+def test_contradiction_through_a_node_that_is_not_measured():
+    tree = gm.Tree.from_parents([-1, 0, 1, 1])
+    with pytest.raises(ValueError, match=r"node 0 is 10.0 but its children add up to 9.0"):
+        gm.consistent(tree, [10.0, np.nan, 4.0, 5.0], [0, np.inf, 0, 0])
+    with pytest.raises(ValueError, match=r"node 0 is 10.0 but its children add up to 9.0"):
+        gm.consistent(tree, [10.0, 3.0, 4.0, 5.0], [0, 2.0, 0, 0])
+
+
+def test_contradiction_by_one_in_ten_billion():
+    v = np.array([10_000_000_001.0, 4e9, 6e9])
+    with pytest.raises(ValueError, match="node 0"):
+        gm.consistent(STAR, v, 0)
+
+
+def test_contradiction_leaves_everything_as_it_was():
+    v = np.array([8.0, 4.0, 3.0])
+    post = gm.Consistency(STAR, 0)
+    out = np.full(3, -1.0)
+    with pytest.raises(ValueError, match="node 0"):
+        post.project(v, out=out)
+    np.testing.assert_array_equal(out, -1)
+    with pytest.raises(ValueError, match="node 0"):
+        post.project(v, out=v)
+    np.testing.assert_array_equal(v, [8, 4, 3])
+    np.testing.assert_array_equal(post.project([7.0, 4.0, 3.0]), [7, 4, 3])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_rounded_sums_do_not_contradict(dtype):
+    rng = np.random.default_rng(0)
+    tree = gm.shapes.grouped(500, rng=1)
+    v = tree.aggregate(rng.standard_normal(tree.n_leaves)).astype(dtype)
+    np.testing.assert_array_equal(gm.consistent(tree, v, 0), v)
+    # The children add up to 2.8e-17, not 0, in floating point.
+    v = np.array([0, 0.1, 0.2, -0.3], dtype)
+    star = gm.shapes.star(4)
+    np.testing.assert_array_equal(gm.consistent(star, v, 0), v)
+    middle = gm.Tree.from_parents([-1, 0, 1, 1, 1])
+    s = [0, np.inf, 0, 0, 0]
+    found = gm.consistent(middle, np.array([0, 9, 0.1, 0.2, -0.3], dtype), s)
+    np.testing.assert_array_equal(found[[0, 2, 3, 4]], v)
+
+
+# --------------------------------------------------------------------------- not measured
+
+
+def test_leaf_without_any_measurement_is_refused():
+    tree = gm.Tree.from_parents([-1, 0, 0, 1, 1])
+    s = np.array([np.inf, np.inf, 1, 1, np.inf])
+    message = "neither leaf 4 nor any node above it is measured, so its value could be anything"
+    with pytest.raises(ValueError, match=message):
+        gm.Consistency(tree, s)
+    s[1] = 1
+    assert np.isfinite(gm.Consistency(tree, s).project(np.ones(5))).all()
+
+
+@given(trees(), SEEDS)
+def test_which_leaf_is_refused(tree, seed):
+    s = np.where(np.random.default_rng(seed).random(tree.n) < 0.6, np.inf, 1.0)
+    bare = [i for i in tree.leaves if np.isinf(s[reference.ancestors(tree.parent, i)]).all()]
+    if np.isinf(s).all():
+        with pytest.raises(ValueError, match="no node is measured"):
+            gm.Consistency(tree, s)
+    elif bare:
+        with pytest.raises(ValueError, match=f"neither leaf {bare[0]} nor"):
+            gm.Consistency(tree, s)
+    else:
+        gm.Consistency(tree, s)
+
+
+def test_one_unmeasured_child_is_the_rest():
+    x = gm.consistent(gm.shapes.star(4), [10, np.nan, 3, 4], [1, np.inf, 1, 1])
+    np.testing.assert_allclose(x, [10, 3, 3, 4])
+
+
+def test_unmeasured_siblings_share_evenly():
+    x = gm.consistent(
+        gm.shapes.star(5), [10, np.nan, 4, np.inf, -np.inf], [1, np.inf, 1, np.inf, np.inf]
+    )
+    np.testing.assert_allclose(x, [10, 2, 4, 2, 2])
+
+
+def test_unmeasured_subtrees_share_evenly():
+    #        0
+    #    1       2      nothing known of 2, and of 1 only through 3
+    #  3   4    5 6
+    tree = gm.Tree.from_parents([-1, 0, 0, 1, 1, 2, 2])
+    s = np.full(7, np.inf)
+    s[[0, 3]] = 1
+    x = gm.consistent(tree, [10, 0, 0, 4, 0, 0, 0], s)
+    np.testing.assert_allclose(x, [10, 7, 3, 4, 3, 1.5, 1.5])
+
+
+@given(problems(max_n=12, kinds=("mixed",)))
+def test_even_shares(problem):
+    """What a family gets beyond what is known from below is the same for its undetermined."""
+    tree, s = problem.tree, problem.s
+    x = problem.solver.project(problem.v)
+    assert inconsistency(tree, x) <= 1e-12 * max(1, np.abs(x).max()) * tree.height
+
+    def unknown(i: int) -> bool:
+        below = tree.children(i)
+        return np.isinf(s[i]) and (below.size == 0 or any(map(unknown, below.tolist())))
+
+    def from_below(i: int) -> float:
+        below = [c for c in tree.children(i).tolist() if not unknown(c)]
+        inner = [c for c in tree.children(i).tolist() if unknown(c)]
+        return sum(x[c] for c in below) + sum(map(from_below, inner))
+
+    for i in tree.internal:
+        family = [c for c in tree.children(i).tolist() if unknown(c)]
+        shares = [x[c] - from_below(c) for c in family]
+        np.testing.assert_allclose(shares, shares[:1] * len(shares), atol=1e-9)
+
+
+@given(problems(max_n=30, kinds=("mixed",)), st.sampled_from([np.nan, np.inf, -np.inf, 1e300]))
+def test_values_of_unmeasured_nodes_do_not_matter(problem, junk):
+    v = problem.v.copy()
+    v[np.isinf(problem.s)] = junk
+    np.testing.assert_array_equal(problem.solver.project(v), problem.solver.project(problem.v))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("variance", [None, 2.0, [1, 0, np.inf]])
+def test_values_that_are_no_numbers(bad, variance):
+    with pytest.raises(ValueError, match=rf"'noisy' must be finite; node 1 is {bad}"):
+        gm.consistent(STAR, [1.0, bad, 3.0], variance)
+    with pytest.raises(ValueError, match=rf"node 0 is {bad}"):
+        gm.consistent(STAR, [[1.0, bad], [2, 2], [3, 3]], variance)
+    both = np.array([bad, -bad, 3.0])
+    with pytest.raises(ValueError, match=f"node 0 is {bad}"):
+        gm.consistent(STAR, both, variance)
+
+
+def test_large_finite_values_are_no_error():
+    v = np.array([1e308, 1e307, 1.5e308], dtype=float)
+    assert gm.consistent(gm.shapes.chain(3), v, [0, 1, 1])[0] == 1e308
+
+
+# --------------------------------------------------------------------------- forms of values
+
+
+@given(problems(max_n=30), st.integers(0, 4), SEEDS)
+def test_columns(problem, k, seed):
+    factors = np.random.default_rng(seed).uniform(-2, 2, k)
+    post = problem.solver
+    x = post.project(problem.v[:, None] * factors)
+    assert x.shape == (problem.tree.n, k)
+    scale = np.abs(problem.v).max()
+    for j, factor in enumerate(factors):
+        single = post.project(problem.v * factor)
+        np.testing.assert_allclose(x[:, j], single, rtol=0, atol=1e-12 * scale)
+
+
+@given(problems(max_n=30, kinds=("equal", "node")))
+def test_float32_stays_float32(problem):
+    v = problem.v.astype(np.float32)
+    x = problem.solver.project(v)
+    assert x.dtype == np.float32
+    expected = problem.solver.project(v.astype(float))
+    np.testing.assert_allclose(x, expected, rtol=0, atol=1e-6 * np.abs(v).max())
+
+
+def test_integers_become_floats():
+    for dtype in (np.int64, np.int8, np.uint16, bool):
+        v = np.array([1, 0, 0], dtype)
+        x = gm.consistent(STAR, v)
+        assert x.dtype == np.float64
+        np.testing.assert_allclose(x, gm.consistent(STAR, v.astype(float)))
+    assert gm.consistent(STAR, [10, 4, 3]).tolist() == [9, 5, 4]
+
+
+def layouts(v: np.ndarray) -> dict[str, np.ndarray]:
+    """The same numbers in other places and orders of memory."""
+    frozen = v.copy()
+    frozen.flags.writeable = False
+    strided = np.empty((2 * v.shape[0], *v.shape[1:]), v.dtype)[::2]
+    strided[:] = v
+    return {
+        "read-only": frozen,
+        "big-endian": v.astype(v.dtype.newbyteorder(">")),
+        "strided": strided,
+        "reversed": v[::-1].copy()[::-1],
+        "Fortran": np.array(v, order="F"),
+    }
+
+
+@pytest.mark.parametrize("columns", [(), (3,)])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("variance", [None, "node"])
+def test_layouts_of_memory(columns, dtype, variance):
+    rng = np.random.default_rng(0)
+    tree = gm.shapes.random_recursive(50, rng)
+    post = gm.Consistency(tree, rng.uniform(1, 2, 50) if variance else None)
+    v = rng.standard_normal((50, *columns)).astype(dtype)
+    expected = post.project(v)
+    for name, noisy in layouts(v).items():
+        found = post.project(noisy)
+        assert found.dtype == dtype, name
+        np.testing.assert_array_equal(found, expected, err_msg=name)
+        np.testing.assert_array_equal(noisy, v, err_msg=name)
+    for name, out in layouts(np.zeros_like(v)).items():
+        if name not in ("read-only", "big-endian"):
+            assert post.project(v, out=out) is out
+            np.testing.assert_array_equal(out, expected, err_msg=name)
+    for name, both in layouts(v).items():
+        if name not in ("read-only", "big-endian"):
+            assert post.project(both, out=both) is both
+            np.testing.assert_array_equal(both, expected, err_msg=name)
+    shifted = np.concatenate([v, v[:1]])
+    assert post.project(shifted[:-1], out=shifted[1:]).base is shifted
+    np.testing.assert_array_equal(shifted[1:], expected)
+
+
+def test_result_is_new_memory():
+    post = gm.Consistency(STAR)
+    v = np.array([7.0, 4.0, 3.0])
+    first = post.project(v)
+    second = post.project(v * 2)
+    assert not np.shares_memory(first, v)
+    assert not np.shares_memory(first, second)
+    np.testing.assert_array_equal(first, v)
+
+
+def test_bad_out():
+    post = gm.Consistency(STAR)
+    v = np.ones(3)
+    with pytest.raises(ValueError, match=r"'out' must have shape .3,. and dtype float64"):
+        post.project(v, out=np.empty(4))
+    with pytest.raises(ValueError, match=r"and dtype float64, not .3,. and float32"):
+        post.project(v, out=np.empty(3, np.float32))
+    with pytest.raises(TypeError, match="'out' must be a numpy array, not list"):
+        post.project(v, out=[0, 0, 0])
+    frozen = np.empty(3)
+    frozen.flags.writeable = False
+    with pytest.raises(ValueError, match="'out' must be writable"):
+        post.project(v, out=frozen)
+
+
+@pytest.mark.parametrize("noisy", [np.ones(4), np.ones((1, 3)), np.ones((3, 1, 1)), 1.0])
+def test_bad_shape(noisy):
+    with pytest.raises(ValueError, match=r"'noisy' must have shape \(3,\) or \(3, k\)"):
+        gm.consistent(STAR, noisy)
+
+
+def test_bad_values():
+    with pytest.raises(TypeError, match="'noisy' must hold real numbers"):
+        gm.consistent(STAR, np.ones(3, complex))
+
+
+# --------------------------------------------------------------------------- threads, copies
+
+
+@pytest.fixture
+def short_shared_levels(monkeypatch):
+    """Share even short levels between threads, so that small trees show what large ones do."""
+    monkeypatch.setattr(_sweep, "SMALLEST_SHARED_LEVEL", 4)
+
+
+@pytest.mark.usefixtures("short_shared_levels")
+@pytest.mark.parametrize("variance", [None, "node", "mixed"])
+@pytest.mark.parametrize("columns", [(), (2,)])
+def test_threads_do_not_change_a_bit(variance, columns):
+    rng = np.random.default_rng(0)
+    for name, shape in named_shapes(400).items():
+        tree = gm.Tree.from_parents(shape.parent)
+        problem = random_problem(tree, variance or "equal", rng)
+        v = problem.v if not columns else np.stack([problem.v, problem.v[:] * 2], axis=1)
+        results = []
+        for threads in (1, 2, 3, 7):
+            post = gm.Consistency(tree, problem.given, threads=threads)
+            results.append((post.project(v), post.theta, post.node_variance()))
+        for other in results[1:]:
+            for a, b in zip(results[0], other, strict=True):
+                np.testing.assert_array_equal(a, b, err_msg=name)
+
+
+@pytest.mark.usefixtures("short_shared_levels")
+def test_shared_levels_were_shared():
+    tree = gm.Tree.from_parents(gm.shapes.grouped(500, rng=1).parent)
+    start, stop, shared = tree._layout.segments[-1]
+    assert shared
+    assert len(tree._layout.pieces(start, stop, 3)) == 3
+
+
+@pytest.mark.parametrize("variance", [None, "node"])
+def test_one_solver_in_many_threads(variance):
+    rng = np.random.default_rng(0)
+    tree = gm.shapes.grouped(3000, rng=1)
+    post = gm.Consistency(tree, rng.uniform(1, 2, tree.n) if variance else None)
+    inputs = [rng.standard_normal((tree.n, 2) if i % 3 == 0 else tree.n) for i in range(60)]
+    expected = [post.project(v) for v in inputs]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(post.project, inputs * 3))
+    for a, b in zip(found, expected * 3, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("kind", ["equal", "mixed"])
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))])
+def test_copies(kind, how):
+    problem = random_problem(gm.shapes.grouped(30, rng=1), kind, np.random.default_rng(0))
+    post = problem.solver
+    expected, variance = post.project(problem.v), post.node_variance()
+    other = how(post)
+    assert other.tree == post.tree
+    np.testing.assert_array_equal(other.project(problem.v), expected)
+    np.testing.assert_array_equal(other.node_variance(), variance)
+    assert other.value(3) == post.value(3)
+
+
+def test_repr():
+    assert "equal variances" in repr(gm.Consistency(STAR, 3.0))
+    assert "(1 known exactly, 1 not measured)" in repr(gm.Consistency(STAR, [0, 1, np.inf]))
+
+
+# --------------------------------------------------------------------------- bias
+
+
+@given(trees(), SEEDS)
+def test_consistency_bias(tree, seed):
+    v = np.random.default_rng(seed).standard_normal(tree.n)
+    M = reference.constraint(tree.parent)
+    expected = np.sqrt(np.mean((M.T @ v) ** 2)) if tree.n > 1 else 0
+    assert gm.consistency_bias(tree, v) == pytest.approx(expected)
+    assert gm.consistency_bias(tree, gm.consistent(tree, v)) <= 1e-12
+
+
+# --------------------------------------------------------------------------- large
+
+
+LARGE_SHAPES = list(named_shapes(10))
+
+
+@pytest.fixture(scope="module")
+def large_shapes() -> dict[str, gm.Tree]:
+    return named_shapes(10**6)
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("name", LARGE_SHAPES)
+def test_large_trees(large_shapes, name):
+    tree = large_shapes[name]
+    rng = np.random.default_rng(0)
+    small = rng.normal(10, 3, tree.n)
+    beside = np.where(rng.random(tree.n) < 0.5, 1e9, 1.0) * rng.standard_normal(tree.n)
+    s = rng.uniform(0.5, 2, tree.n)
+    for v in (small, beside):
+        for variance in (None, s):
+            x = gm.consistent(tree, v, variance)
+            most = np.abs(v).max()
+            assert inconsistency(tree, x) <= 1e-12 * most * tree.height
+            assert pull(tree, x, v, 1.0 if variance is None else s) <= 1e-12 * most * tree.height
+            if "chain" in name:
+                mean = np.average(v, weights=None if variance is None else 1 / s)
+                np.testing.assert_allclose(x, mean, rtol=0, atol=1e-10 * most)
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("name", LARGE_SHAPES)
+@pytest.mark.parametrize("variance", [None, "node", "unmeasured"])
+def test_memory_of_a_projection(large_shapes, name, variance):
+    tree = large_shapes[name]
+    s = None if variance is None else np.full(tree.n, 2.0)
+    if variance == "unmeasured":
+        s[tree.leaves[0]] = np.inf
+    post = gm.Consistency(tree, s)
+    v, out = np.ones(tree.n), np.empty(tree.n)
+    tracemalloc.start()
+    try:
+        post.project(v, out=out)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak <= 24 * tree.n
