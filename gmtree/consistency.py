@@ -277,7 +277,8 @@ class Consistency:
     def _check_finite(self, v: np.ndarray, b: np.ndarray) -> None:
         """Refuse NaN and infinity before anything is written; leaves have left theirs in b."""
         if self.tree.is_canonical:
-            rest = np.sum(v[: self.tree.n_internal]) + np.sum(b)
+            with np.errstate(over="ignore", invalid="ignore"):
+                rest = np.sum(v[: self.tree.n_internal]) + np.sum(b)
             if np.isfinite(rest):
                 return
         check.finite("noisy", v)

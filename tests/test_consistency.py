@@ -30,7 +30,8 @@ def inconsistency(tree: gm.Tree, x: np.ndarray) -> float:
     if tree.n == 1:
         return 0.0
     child = np.flatnonzero(tree.parent >= 0)
-    sums = np.bincount(tree.parent[child], x[child].astype(float), minlength=tree.n)
+    sums = np.zeros(tree.n, np.longdouble)
+    np.add.at(sums, tree.parent[child], x[child])
     inner = tree.child_count > 0
     return float(np.abs(x - sums)[inner].max())
 
@@ -358,6 +359,20 @@ def test_values_that_are_no_numbers(bad, variance):
         gm.consistent(STAR, both, variance)
 
 
+def test_values_that_are_no_numbers_change_nothing():
+    tree = gm.shapes.complete(3, 3)
+    post = gm.Consistency(tree)
+    for i in range(tree.n):
+        v = np.ones(tree.n)
+        v[i] = np.nan
+        out = np.full(tree.n, 7.0)
+        with pytest.raises(ValueError, match=f"node {i} is nan"):
+            post.project(v, out=out)
+        np.testing.assert_array_equal(out, 7)
+    with pytest.raises(ValueError, match="node 0 is nan"):
+        gm.consistent(gm.shapes.chain(1), [np.nan])
+
+
 def test_large_finite_values_are_no_error():
     v = np.array([1e308, 1e307, 1.5e308], dtype=float)
     assert gm.consistent(gm.shapes.chain(3), v, [0, 1, 1])[0] == 1e308
@@ -568,10 +583,12 @@ def large_shapes() -> dict[str, gm.Tree]:
 def test_large_trees(large_shapes, name):
     tree = large_shapes[name]
     rng = np.random.default_rng(0)
-    small = rng.normal(10, 3, tree.n)
-    beside = np.where(rng.random(tree.n) < 0.5, 1e9, 1.0) * rng.standard_normal(tree.n)
+    noise = rng.laplace(0, 8, tree.n)
+    counts = tree.aggregate(rng.poisson(10, tree.n_leaves).astype(float))
+    sizes = np.where(rng.random(tree.n_leaves) < 0.5, 1e9, 1.0)
+    beside = tree.aggregate(sizes * rng.random(tree.n_leaves))
     s = rng.uniform(0.5, 2, tree.n)
-    for v in (small, beside):
+    for v in (noise, counts + noise, beside + noise):
         for variance in (None, s):
             x = gm.consistent(tree, v, variance)
             most = np.abs(v).max()

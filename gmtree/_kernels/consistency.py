@@ -183,12 +183,30 @@ def down_leaves(parent, order, q, v, b, out, start, stop):
 
 @kernel
 def up_leaf_families(parent, order, v, b, start, stop):
-    """`up_leaves` with each family's sum in a register: faster where families are large."""
-    r = np.uint64(start)
-    while r < np.uint64(stop):
+    """`up_leaves` with each family's sum in a register: faster where families are large.
+
+    A long sum is put together from short ones, with what is lost between them added at the end.
+    """
+    r, stop = np.uint64(start), np.uint64(stop)
+    while r < stop:
         p = parent[r]
-        total = 0.0
-        while r < np.uint64(stop) and parent[r] == p:
-            total += v[_at(order, r)]
-            r += np.uint64(1)
-        b[p] += total
+        total, r = _add_siblings(parent, order, v, r, min(r + np.uint64(128), stop))
+        lost = 0.0
+        while r < stop and parent[r] == p:
+            more, r = _add_siblings(parent, order, v, r, min(r + np.uint64(128), stop))
+            both = total + more
+            kept = both - total
+            lost += (total - (both - kept)) + (more - kept)
+            total = both
+        b[p] += total + lost
+
+
+@kernel
+def _add_siblings(parent, order, v, r, stop):
+    """The sum of v over r and its siblings that follow, and where they end; up to `stop`."""
+    p = parent[r]
+    total = 0.0
+    while r < stop and parent[r] == p:
+        total += v[_at(order, r)]
+        r += np.uint64(1)
+    return total, r
