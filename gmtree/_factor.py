@@ -25,16 +25,16 @@ def variance_by_node(tree: Tree, variance: Any) -> tuple[float, np.ndarray | Non
     a = np.asarray(variance)
     if a.dtype.kind not in "iuf":
         check.fail_type("variance", f"must hold real numbers, not dtype {a.dtype}.")
-    a = a.astype(np.float64)
     if a.shape not in ((), (tree.n,), (tree.height,)):
         check.fail(
             "variance",
             f"must be one number, one per node ({tree.n}) or one per level ({tree.height}), "
             f"not have shape {a.shape}.",
         )
-    per = "node" if a.shape == (tree.n,) else "level"
-    bad = np.flatnonzero(~(a.ravel() >= 0))
-    if bad.size:
+    a = a.astype(np.float64)
+    if not a.min() >= 0:
+        per = "node" if a.shape == (tree.n,) else "level"
+        bad = np.flatnonzero(~(a.ravel() >= 0))
         where = f"; {per} {bad[0] + (per == 'level')} has" if a.ndim else ", not"
         check.fail("variance", f"must not be negative or NaN{where} {a.flat[bad[0]]}.")
     if a.ndim == 0 and 0 < a < np.inf:
@@ -93,8 +93,9 @@ class Factor:
     def of(cls, tree: Tree, variance: np.ndarray, threads: int | None) -> Factor:
         """Each node with its own variance, given in the caller's numbering."""
         layout, n_inner = tree._layout, tree.n_internal
-        q = np.array(tree.to_positions(variance))
+        q = variance.copy() if tree.is_canonical else tree.to_positions(variance)
         t, gain, carry = np.zeros(n_inner), np.empty(n_inner), np.empty(n_inner)
+        all_measured = bool(variance.max() < np.inf)
         exact_nodes = np.flatnonzero(q[:n_inner] == 0)
         with _sweep.team(layout, threads) as run:
             for segment in reversed(layout.segments):
@@ -106,9 +107,8 @@ class Factor:
             kernels.factor_inner(layout.parent, q, t, gain, carry, 0, 1)
         if not np.isfinite(q[0]):
             _refuse_undetermined(tree, variance)
-        measured = np.isfinite(variance)
         q_below = q
-        has_undetermined = not np.isfinite(t).all()
+        has_undetermined = not all_measured and not np.isfinite(t).all()
         if has_undetermined:
             t, q = _split_evenly(layout, t, q)
         return cls(
@@ -118,7 +118,7 @@ class Factor:
             gain=_sweep.readonly(gain),
             carry=_sweep.readonly(carry),
             q_below=_sweep.readonly(q_below),
-            measured=None if measured.all() else measured,
+            measured=None if all_measured else np.isfinite(variance),
             exact=exact_nodes[t[exact_nodes] == 0],
             has_undetermined=has_undetermined,
         )

@@ -14,11 +14,12 @@ import numpy as np
 
 from gmtree import _sweep
 from gmtree import _validate as check
+from gmtree._certificate import violation
 from gmtree._factor import Factor, variance_by_node
 from gmtree._families import Families
 from gmtree._kernels import consistency as kernels
 from gmtree._kernels import errors
-from gmtree._nonnegative import lower_bounds, violation
+from gmtree._nonnegative import check_feasible, lower_bounds
 from gmtree._nonnegative import project as project_bounded
 from gmtree._rounding import round_consistent
 from gmtree.matrix import ConstraintMatrix, GenerationMatrix
@@ -151,12 +152,15 @@ class Consistency:
         --------
         >>> import gmtree as gm
         >>> post = gm.Consistency(gm.shapes.star(4))
-        >>> post.project([2.0, 3.0, 1.0, -4.0], nonnegative=True).round(3)
-        array([3.333, 2.667, 0.667, 0.   ])
-        >>> post.project([2.0, 3.0, 1.0, -4.0], nonnegative=True, integer=True)
-        array([3, 3, 0, 0])
+        >>> post.project([2.0, 3.0, 1.5, -4.0], nonnegative=True).round(3)
+        array([2.833, 2.167, 0.667, 0.   ])
+        >>> post.project([2.0, 3.0, 1.5, -4.0], nonnegative=True, integer=True)
+        array([3, 2, 1, 0])
         """
         v = self._measurements(noisy)
+        if integer:
+            # Sums of float32 would be off by more than rounding to whole numbers can mend.
+            v = v.astype(np.float64, copy=False)
         bounded = nonnegative or lower is not None
         bounds = lower_bounds(self.tree, nonnegative, lower) if bounded else None
         dtype = np.int64 if integer else v.dtype
@@ -168,12 +172,10 @@ class Consistency:
         self._last, self._kept = v, None
         target = None if integer else out
         if bounds is None:
-            x, passes, held = self._project(v, self._memory(v, target)), 1, 0
+            x, passes = self._project(v, self._memory(v, target)), 1
         else:
-            x, passes, held = self._project_bounded(v, bounds, self._memory(v, target))
-        info = None
-        if return_info:
-            info = ProjectionInfo(passes, held, self._violation(x, v, bounds))
+            x, passes = self._project_bounded(v, bounds, self._memory(v, target))
+        info = self._info(passes, x, v, bounds) if return_info else None
         if integer:
             x = round_consistent(self.tree, self._children(), x, integer, rng)
         if out is not None and x is not out:
@@ -183,15 +185,16 @@ class Consistency:
 
     def _project_bounded(
         self, v: np.ndarray, bounds: np.ndarray, out: np.ndarray
-    ) -> tuple[np.ndarray, int, int]:
-        """The optimum with bounded leaves, column by column; passes and held of the worst."""
+    ) -> tuple[np.ndarray, int]:
+        """The optimum with bounded leaves, column by column, and the passes of the worst."""
         check.finite("noisy", v)
         if self._factor.exact is not None and self._factor.exact.size:
             # Contradictions between exact values show in a plain projection.
             self._project(v, np.empty_like(v))
-        passes, held = 0, 0
-        columns = zip(v.reshape(self.tree.n, -1).T, out.reshape(self.tree.n, -1).T, strict=True)
-        for column, result in columns:
+        columns = v.reshape(self.tree.n, -1).T
+        check_feasible(self.tree, columns, self._variance, bounds)
+        passes = 0
+        for column, result in zip(columns, out.reshape(self.tree.n, -1).T, strict=True):
             direct = result.dtype == np.float64 and result.flags.c_contiguous
             x = result if direct else np.empty(self.tree.n)
             found = project_bounded(
@@ -199,8 +202,8 @@ class Consistency:
                 self._variance, bounds, x, self._threads,
             )  # fmt: skip
             result[:] = x
-            passes, held = max(passes, found[0]), max(held, found[1])
-        return out, passes, held
+            passes = max(passes, found)
+        return out, passes
 
     def _children(self) -> Families:
         """The families of the tree, found on first use."""
@@ -208,18 +211,19 @@ class Consistency:
             self._families = Families.of(self.tree)
         return self._families
 
-    def _violation(self, x: np.ndarray, v: np.ndarray, bounds: np.ndarray | None) -> float:
-        """Largest violation of the optimality conditions over all columns."""
-        if bounds is None:
-            bounds = np.array(-np.inf)
-        pairs = zip(x.reshape(self.tree.n, -1).T, v.reshape(self.tree.n, -1).T, strict=True)
-        return max(
-            (
-                violation(self.tree, a.astype(np.float64), b, self._variance, bounds)
-                for a, b in pairs
-            ),
-            default=0.0,
-        )
+    def _info(
+        self, passes: int, x: np.ndarray, v: np.ndarray, bounds: np.ndarray | None
+    ) -> ProjectionInfo:
+        """How it went, for the worst column."""
+        with np.errstate(over="ignore"):
+            # As the leaves were rounded.
+            low = np.asarray(-np.inf if bounds is None else bounds).astype(x.dtype)
+        at_bound, worst = 0, 0.0
+        shape = (self.tree.n, -1)
+        for values, noisy in zip(x.reshape(shape).T, v.reshape(shape).T, strict=True):
+            at_bound = max(at_bound, int(np.count_nonzero(values[self.tree.leaves] <= low)))
+            worst = max(worst, violation(self.tree, values, noisy, self._variance, low))
+        return ProjectionInfo(passes, at_bound, worst)
 
     def _measurements(self, noisy: Any) -> np.ndarray:
         """Values as floating point, 0 where not measured; whether finite is checked in use."""
@@ -247,41 +251,34 @@ class Consistency:
         v = _sweep.readonly(v)
         b = self._workspace((tree.n_internal, *v.shape[1:]))
         with _sweep.team(layout, self._threads) as run:
-            self._collect(run, v, b, out)
-            self._check_exact(v, b)
+            self._collect(run, v, b)
             kernels.root(layout.order, *self._weights, v, b, out)
             for segment in layout.segments:
+                args: tuple = (layout.parent, layout.order)
                 if segment[0] < layout.n_inner:
-                    args: tuple = (layout.parent, layout.order, factor.t, factor.q, b, out)
+                    args += (factor.t, factor.q, factor.gain, factor.carry, v, b, out)
                     run(kernels.down_inner, args, segment)
                 else:
-                    args = (layout.parent, layout.order, factor.q, v, b, out)
+                    args += (factor.q, v, b, out)
                     run(kernels.down_leaves, args, segment)
         self._spare.append(b)
         return out
 
-    def _collect(self, run: _sweep.Run, v: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
-        """The upward sweep: b at internal nodes, and z there in `out`, except at the root."""
+    def _collect(self, run: _sweep.Run, v: np.ndarray, b: np.ndarray) -> None:
+        """The upward sweep: b at internal nodes; refuses bad values."""
         layout = self.tree._layout
-        leaves = [segment for segment in layout.segments if segment[0] >= layout.n_inner]
-        inner = [segment for segment in layout.segments if segment[0] < layout.n_inner]
-        for segment in reversed(leaves):
-            args: tuple = (layout.parent, layout.order, v, b)
-            families = v.ndim == 1 and _mean_family(layout, segment) >= LARGE_FAMILY
-            run(kernels.up_leaf_families if families else kernels.up_leaves, args, segment)
-        self._check_finite(v, b)
-        for segment in reversed(inner):
-            args = (layout.parent, layout.order, *self._weights, v, b, out)
-            run(kernels.up_inner, args, segment)
-
-    def _check_finite(self, v: np.ndarray, b: np.ndarray) -> None:
-        """Refuse NaN and infinity before anything is written; leaves have left theirs in b."""
-        if self.tree.is_canonical:
-            with np.errstate(over="ignore", invalid="ignore"):
-                rest = np.sum(v[: self.tree.n_internal]) + np.sum(b)
-            if np.isfinite(rest):
-                return
-        check.finite("noisy", v)
+        for segment in reversed(layout.segments):
+            args: tuple = (layout.parent, layout.order)
+            if segment[0] < layout.n_inner:
+                run(kernels.up_inner, (*args, *self._weights, v, b), segment)
+            else:
+                families = v.ndim == 1 and _mean_family(layout, segment) >= LARGE_FAMILY
+                kernel = kernels.up_leaf_families if families else kernels.up_leaves
+                run(kernel, (*args, v, b), segment)
+        # A NaN or an infinity anywhere has made its way up to the root.
+        if not (np.all(np.isfinite(b[0])) and np.all(np.isfinite(v[self.tree.root]))):
+            check.finite("noisy", v)
+        self._check_exact(v, b)
 
     def _workspace(self, shape: tuple[int, ...]) -> np.ndarray:
         """Zeros, in the memory of an earlier call where it fits and no other thread has it."""
@@ -517,15 +514,20 @@ class Consistency:
         v = self._measurements(noisy)
         if v.ndim != 1:
             check.fail("noisy", f"must have shape ({self.tree.n},) to be kept, not {v.shape}.")
-        tree, layout = self.tree, self.tree._layout
-        z, b = np.zeros(tree.n), np.zeros(max(1, tree.n_internal))
         v = np.array(v, dtype=np.float64)
-        if tree.n > 1:
-            with _sweep.team(layout, self._threads) as run:
-                self._collect(run, _sweep.readonly(v), b, z)
-            self._check_exact(v, b)
-            kernels.root(layout.order, *self._weights, _sweep.readonly(v), b.copy(), z)
-        self._kept = _Kept(v, tree.to_positions(z)[: tree.n_internal].copy(), b)
+        b = np.zeros(self.tree.n_internal)
+        if self.tree.n == 1:
+            check.finite("noisy", v)
+        else:
+            with _sweep.team(self.tree._layout, self._threads) as run:
+                self._collect(run, _sweep.readonly(v), b)
+        t, gain, carry = self._weights
+        own = self.tree.to_positions(v)[: self.tree.n_internal]
+        if gain is None or carry is None:
+            z = (own * t + b) / (1 + t)
+        else:
+            z = gain * own + carry * b
+        self._kept = _Kept(v, z, b)
         return self
 
     @property

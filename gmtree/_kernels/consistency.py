@@ -22,21 +22,21 @@ def _at(order, r):
 
 
 @kernel
-def _down_factors(q, t, r):
-    """(q, 1 / t) at an internal node; 1 / t is 0 where all children are exactly known."""
-    if q is None:
-        # One division for both: it is what a sweep over internal nodes waits for.
-        inverse = 1.0 / (t[r] * (1.0 + t[r]))
-        return t[r] * t[r] * inverse, (1.0 + t[r]) * inverse
-    return q[r], 1.0 / t[r] if t[r] > 0.0 else 0.0
-
-
-@kernel
 def _combine(v, b, t, gain, carry, r):
     """z = (v t + b s) / (s + t)."""
     if gain is None:
         return (v * t[r] + b) / (1.0 + t[r])
     return gain[r] * v + carry[r] * b
+
+
+@kernel
+def _combine_again(v, b, t, q, gain, carry, r):
+    """(z, q, 1 / t) on the way down; 1 / t is 0 where all children are exactly known."""
+    if q is None:
+        # One division for all three: it is what a sweep over internal nodes waits for.
+        inverse = 1.0 / (t[r] * (1.0 + t[r]))
+        return (v * t[r] + b) * t[r] * inverse, t[r] * t[r] * inverse, (1.0 + t[r]) * inverse
+    return gain[r] * v + carry[r] * b, q[r], 1.0 / t[r] if t[r] > 0.0 else 0.0
 
 
 # --------------------------------------------------------------------------- stage 1
@@ -118,21 +118,17 @@ def up_leaves(parent, order, v, b, start, stop):
 
 
 @kernel
-def up_inner(parent, order, t, gain, carry, v, b, out, start, stop):
-    """z_i from v_i and b_i into `out`, added to b_parent; children before parents."""
+def up_inner(parent, order, t, gain, carry, v, b, start, stop):
+    """b_parent += z_i, with z_i from v_i and b_i; children before parents."""
     r = np.uint64(stop)
     while r > np.uint64(start):
         r -= np.uint64(1)
         i, p = _at(order, r), parent[r]
         if v.ndim == 1:
-            z = _combine(v[i], b[r], t, gain, carry, r)
-            out[i] = z
-            b[p] += z
+            b[p] += _combine(v[i], b[r], t, gain, carry, r)
         else:
             for j in range(v.shape[1]):
-                z = _combine(v[i, j], b[r, j], t, gain, carry, r)
-                out[i, j] = z
-                b[p, j] += z
+                b[p, j] += _combine(v[i, j], b[r, j], t, gain, carry, r)
 
 
 @kernel
@@ -153,25 +149,29 @@ def root(order, t, gain, carry, v, b, out):
 
 
 @kernel
-def down_inner(parent, order, t, q, b, out, start, stop):
-    """x_i = z_i + q_i d_parent, then d_i = (x_i - b_i) / t_i in place of b_i."""
+def down_inner(parent, order, t, q, gain, carry, v, b, out, start, stop):
+    """x_i = z_i + q_i d_parent, then d_i = (x_i - b_i) / t_i in place of b_i.
+
+    Computing z_i again costs less than having kept it. `out` may be `v`.
+    """
     for r in range(np.uint64(start), np.uint64(stop)):
         i, p = _at(order, r), parent[r]
-        variance, per_variance = _down_factors(q, t, r)
-        if out.ndim == 1:
-            x = out[i] + variance * b[p]
+        if v.ndim == 1:
+            z, variance, per_variance = _combine_again(v[i], b[r], t, q, gain, carry, r)
+            x = z + variance * b[p]
             out[i] = x
             b[r] = (x - b[r]) * per_variance
         else:
-            for j in range(out.shape[1]):
-                x = out[i, j] + variance * b[p, j]
+            for j in range(v.shape[1]):
+                z, variance, per_variance = _combine_again(v[i, j], b[r, j], t, q, gain, carry, r)
+                x = z + variance * b[p, j]
                 out[i, j] = x
                 b[r, j] = (x - b[r, j]) * per_variance
 
 
 @kernel
 def down_leaves(parent, order, q, v, b, out, start, stop):
-    """x_i = v_i + q_i d_parent."""
+    """x_i = v_i + q_i d_parent. `out` may be `v`."""
     for r in range(np.uint64(start), np.uint64(stop)):
         i, p = _at(order, r), parent[r]
         if v.ndim == 1:
