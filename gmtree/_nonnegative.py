@@ -1,25 +1,44 @@
 """The exact consistent optimum with leaves bounded from below, in a handful of O(n) passes.
 
-Why it is exact. Write the problem in the values x of the leaves alone: minimise
-``x' Q x / 2 - c' x`` over ``x >= 0``, where ``Q[i, j]`` is the sum of ``1 / s`` over the common
-ancestors of leaves i and j. Such a matrix is *ultrametric*: of any three leaves two meet below
-(or where) both meet the third. The inverse of a strictly ultrametric matrix has no positive
-entry off its diagonal (Martinez, Michon and San Martin 1994): it is a symmetric M-matrix.
-Holding some leaves at zero and solving for the rest leaves a matrix of the same kind.
+The method: solve without bounds; hold every leaf that falls below its bound at the bound, for
+good; solve again, until no leaf falls below.
 
-Let H be leaves that are zero in the optimum, and y the solution with those held. Suppose leaf i
-has ``y_i < 0``. The optimum x* differs from y by the effect of its multipliers m outside H:
-``x* - y = A m``, with A the inverse of Q restricted to the leaves not in H, ``m >= 0``, and
-``m_j = 0`` wherever ``x*_j > 0``. If x*_i were positive, m_i would be 0, and as A has no positive
-entry off the diagonal, ``x*_i - y_i = sum over j != i of A_ij m_j <= 0``, so ``x*_i <= y_i < 0``: a
-contradiction. So i is zero in the optimum too, and may be held for good
-(Chandrasekaran 1970 has this for all M-matrices). The set only grows, so the procedure ends, and
-it ends where no leaf is negative. That solution is the best of all with H held at zero, and the
-optimum is one of them: so it is the optimum.
+Why it is exact. Count each leaf from its bound, so that all bounds are 0, and write the problem
+in the values x of the leaves alone: minimise ``x' Q x / 2 - c' x`` over ``x >= 0``, where
+``Q[i, j]`` is the sum of ``1 / s`` over the common ancestors of leaves i and j, a leaf being one of
+its own. Such a matrix is *ultrametric*, ``Q[i, j] >= min(Q[i, k], Q[k, j])``: where k's path to the
+root meets those of i and j, the upper one of the two meetings is above all three. If all leaves
+were measured it is so strictly, ``Q[i, i] > Q[i, j]``. The inverse of a strictly ultrametric matrix
+has no positive entry off its diagonal (Martinez, Michon and San Martin 1994), and what remains of
+Q when some leaves are held is strictly ultrametric again.
 
-After the first passes few leaves change. Each node therefore remembers from which point on a
-leaf below it turns negative: only the paths to such leaves are entered, and only where leaves were
-held is anything computed anew.
+Let H be leaves that are 0 in the optimum x*, and y the solution with H held and no other bound.
+Outside H both solve the same equations but for the multipliers m of the bounds,
+
+    Q y = c,    Q x* = c + m,    so    x* = y + A m,    A the inverse of Q outside H,
+
+with ``m >= 0`` and ``m_j = 0`` wherever ``x*_j > 0``. Suppose ``y_i < 0``. If x*_i were positive,
+m_i would be 0, all that is left of row i of A would be off the diagonal, and
+``x*_i = y_i + sum of A_ij m_j <= y_i < 0``: a contradiction. So ``x*_i = 0``, and i may join H
+(Chandrasekaran 1970 has this for linear complementarity with any such A). The set only grows, so
+the method ends; it ends with a y that is nowhere negative and the best of all values with H held.
+The optimum is one of those values: so y is the optimum.
+
+Values known exactly and nodes not measured are the limits ``s -> 0`` and ``s -> inf`` of this: a
+leaf that is negative in the limit of y is negative shortly before it, hence 0 in every optimum
+on the way, and in their limit. Where siblings are undetermined there are several optima, and the
+limit depends on how their variances grow. That does no harm: with H held there still is an
+optimum, and the next solution starts from H anew.
+
+How much work it is. When leaves are held, the others together give up at most what those lacked;
+what the next ones lack is the part of it that falls on them. In a star where the leaves not held
+have the variance t together, leaves with a share f of t lack at most f times what the ones before
+did, and leave (1 - f) t: the product of both falls to a quarter or less. Whole passes behave
+alike, so their number grows with the logarithm of the range of values and variances, not with the
+tree. And a pass is not a whole sweep: each node remembers from which point on a leaf under it
+falls below its bound, only the paths to such leaves are entered, and only there is anything
+computed anew. A leaf is held once, so all passes together enter at most as many nodes as the held
+leaves have ancestors, each leaf counting its own.
 
 References
 ----------
@@ -30,6 +49,7 @@ Stieltjes type", SIAM J. Matrix Anal. Appl. 15 (1994).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -45,7 +65,7 @@ def lower_bounds(tree: Tree, nonnegative: bool, lower: Any) -> np.ndarray:
     """The bound of each leaf in the order of ``tree.leaves``, or one for all; -inf for none."""
     if lower is None:
         return np.zeros(())
-    a = np.asarray(lower)
+    a = check.array("lower", lower)
     if a.dtype.kind not in "iuf":
         check.fail_type("lower", f"must hold real numbers, not dtype {a.dtype}.")
     if a.shape not in ((), (tree.n_leaves,)):
@@ -53,8 +73,30 @@ def lower_bounds(tree: Tree, nonnegative: bool, lower: Any) -> np.ndarray:
     bounds = a.astype(np.float64)
     bad = np.flatnonzero(np.isnan(bounds) | (bounds == np.inf))
     if bad.size:
-        check.fail("lower", f"must be below infinity; leaf {bad[0]} has {bounds.flat[bad[0]]}.")
+        where = f"; leaf {bad[0]} (node {tree.leaves[bad[0]]}) has" if a.ndim else ", not"
+        check.fail("lower", f"must be below infinity{where} {bounds.flat[bad[0]]}.")
     return np.maximum(bounds, 0) if nonnegative else bounds
+
+
+def check_feasible(
+    tree: Tree, columns: Iterable[np.ndarray], variance: np.ndarray | None, bounds: np.ndarray
+) -> None:
+    """Refuse exactly known values below the least possible sum of their leaves."""
+    if variance is None or not (variance == 0).any():
+        return
+    s = tree.to_positions(variance)
+    for v in columns:
+        least = np.zeros(tree.n)
+        least[tree.rank[tree.leaves]] = bounds
+        size = np.zeros(tree.n)
+        bad = kernels.least_sums(tree._position_parent, tree._order, v, s, least, size)
+        if bad >= 0:
+            i = int(tree.order[bad])
+            check.fail(
+                "noisy",
+                f"must leave room for the lower bounds; node {i} is known exactly to be {v[i]:g}, "
+                "less than the bounds and known values below it add up to.",
+            )
 
 
 def project(
@@ -65,73 +107,49 @@ def project(
     bounds: np.ndarray,
     out: np.ndarray,
     threads: int | None,
-) -> tuple[int, int]:
-    """Write the optimum for one column of measurements into `out`; (passes, leaves held).
+) -> int:
+    """Write the optimum for one column of measurements into `out`; returns the passes.
 
     `v`, `variance` and `out` are by node, `bounds` by leaf or one for all.
     """
-    shift = free = None
-    if bounds.any():
-        bounds = np.broadcast_to(bounds, tree.n_leaves)
-        unbounded = np.isinf(bounds)
-        shift = tree.aggregate(np.where(unbounded, 0.0, bounds))
-        v = v - shift
-        if unbounded.any():
-            free = np.zeros(tree.n, np.uint8)
-            free[tree.rank[tree.leaves[unbounded]]] = 1
-    s = None if variance is None else tree.to_positions(variance)
-    if s is not None and (s == 0).any():
-        _check_feasible(tree, v, s, free, shift)
     if tree.n == 1:
-        held = int(v[0] < 0 and free is None)
-        out[0] = 0.0 if held else v[0]
-        passes = 1
-    else:
-        passes, held = _solve(tree, families, v, s, free, out, threads)
-    if shift is not None:
-        out += shift
-        # Adding the bounds back may round a leaf to just below its own.
-        out[tree.leaves] = np.maximum(out[tree.leaves], bounds)
-    return passes, held
-
-
-def _solve(
-    tree: Tree,
-    families: Families,
-    v: np.ndarray,
-    variance: np.ndarray | None,
-    unbounded: np.ndarray | None,
-    out: np.ndarray,
-    threads: int | None,
-) -> tuple[int, int]:
+        out[0] = np.maximum(v, bounds)[0]
+        return 1
+    bound = None
+    if bounds.any():
+        bound = np.zeros(tree.n)
+        bound[tree.rank[tree.leaves]] = bounds
+    s = None if variance is None else _sweep.readonly(tree.to_positions(variance))
     n_internal = tree.n_internal
+    numbers = {name: np.zeros(n_internal) for name in ("t", "b", "z", "q", "weight", "tau", "d")}
     state = kernels.State(
-        tree._position_parent,
-        tree._order,
-        *families,
-        _sweep.readonly(v),
-        None if variance is None else _sweep.readonly(variance),
-        unbounded,
-        np.zeros(tree.n, np.uint8),
+        parent=tree._position_parent,
+        order=tree._order,
+        **families._asdict(),
+        v=_sweep.readonly(v),
+        variance=s,
+        bound=bound,
+        held=np.zeros(tree.n, np.uint8),
         split=np.zeros(n_internal, np.uint8),
         dirty=np.ones(n_internal, np.uint8),
         entered=np.zeros(n_internal, np.uint8),
-        **{name: np.zeros(n_internal) for name in ("t", "b", "z", "q", "weight", "tau", "d")},
+        **numbers,
     )
     layout = tree._layout
     inner = [(0, 1, False), *(s for s in layout.segments if s[0] < layout.n_inner)]
+    # Sums of what is not negative are not negative, but for rounding.
+    floor = 0.0 if bounds.min() >= 0 else -np.inf
     with _sweep.team(layout, threads) as run:
         passes = _grow(state, inner, run)
-        floor = 0.0 if unbounded is None else -np.inf
         for segment in inner:
             run(kernels.write_inner, (state, out, floor), segment)
         for segment in inner:
             run(kernels.write_leaves, (state, out), segment)
-    return passes, int(np.count_nonzero(state.held))
+    return passes
 
 
 def _grow(state: kernels.State, segments: list[tuple[int, int, bool]], run: _sweep.Run) -> int:
-    """Hold negative leaves until there are none; returns the number of passes."""
+    """Hold leaves until none is below its bound; returns the number of passes."""
     passes = 0
     while state.dirty.any():
         for segment in reversed(segments):
@@ -140,80 +158,3 @@ def _grow(state: kernels.State, segments: list[tuple[int, int, bool]], run: _swe
             run(kernels.scan, (state,), segment)
         passes += 1
     return passes
-
-
-def _check_feasible(
-    tree: Tree,
-    v: np.ndarray,
-    variance: np.ndarray,
-    unbounded: np.ndarray | None,
-    shift: np.ndarray | None,
-) -> None:
-    """Refuse exactly known values below the least possible sum of their leaves."""
-    least = np.zeros(tree.n)
-    if unbounded is not None:
-        least[unbounded == 1] = -np.inf
-    bad = kernels.least_sums(tree._position_parent, tree._order, v, variance, least)
-    if bad >= 0:
-        i = int(tree.order[bad])
-        known = v[i] if shift is None else v[i] + shift[i]
-        check.fail(
-            "noisy",
-            f"must leave room for the lower bounds; node {i} is known exactly to be {known:g}, "
-            "less than the bounds and known values below it add up to.",
-        )
-
-
-def violation(
-    tree: Tree, x: np.ndarray, v: np.ndarray, variance: np.ndarray | None, bounds: np.ndarray
-) -> float:
-    """How far x is from the optimality conditions, in units of values.
-
-    The gradient at a leaf is the sum of ``(x_i - v_i) / s_i`` over its ancestors, up to the
-    multipliers of exactly known nodes, which are free. It must be 0 where the leaf is above its
-    bound and not negative where it is at it. Divided by the curvature, the sum of ``1 / s_i``, it
-    tells how far the leaf alone would move to become optimal.
-    """
-    leaves = tree.leaves
-    if variance is None:
-        gradient, curvature = x - v, np.ones(tree.n)
-        known = np.zeros(tree.n, bool)
-    else:
-        known = variance == 0
-        usable = ~known & np.isfinite(variance)
-        precision = np.divide(1.0, variance, out=np.zeros(tree.n), where=usable)
-        gradient, curvature = np.where(usable, x - v, 0.0) * precision, precision
-    group = _nearest_known(tree, known)
-    for array in (gradient, curvature):
-        _sweep.propagate(tree._layout, array, array)
-    # Only the part of the path below the nearest exactly known node counts.
-    below = np.where(group >= 0, group, tree.root)[leaves]
-    has_group = group[leaves] >= 0
-    g = gradient[leaves] - np.where(has_group, gradient[below], 0.0)
-    h = curvature[leaves] - np.where(has_group, curvature[below], 0.0)
-    free = (x[leaves] > bounds) & ~known[leaves]
-    g = g - np.where(has_group, _multiplier(g, h, free, below, tree.n), 0.0)
-    step = np.divide(g, h, out=np.zeros_like(g), where=h > 0)
-    moved = np.maximum(bounds, x[leaves] - step)
-    return float(np.max(np.where(known[leaves], 0.0, abs(moved - x[leaves])), initial=0.0))
-
-
-def _nearest_known(tree: Tree, known: np.ndarray) -> np.ndarray:
-    """For each node the nearest exactly known node above it, or -1."""
-    group = np.full(tree.n, -1, dtype=np.int64)
-    if known.any():
-        kernels.nearest_known(tree._position_parent, tree.order, known, group)
-    return group
-
-
-def _multiplier(
-    g: np.ndarray, h: np.ndarray, free: np.ndarray, group: np.ndarray, n: int
-) -> np.ndarray:
-    """The multiplier of each leaf's group: the mean gradient of its free leaves."""
-    weight = np.where(free, 1.0, 0.0)
-    total = np.bincount(group, weights=weight, minlength=n)
-    mean = np.bincount(group, weights=weight * g, minlength=n) / np.maximum(total, 1)
-    # With no free leaf any multiplier that is low enough will do.
-    lowest = np.full(n, np.inf)
-    np.minimum.at(lowest, group, g)
-    return np.where(total > 0, mean, np.minimum(lowest, 0.0))[group]

@@ -24,8 +24,6 @@ def round_consistent(
 
     `how` is True for the largest fractions, "random" for unbiased rounding.
     """
-    if how is not True and how != "random":
-        check.fail("integer", f"must be True, False or 'random', not {how!r}.")
     _refuse_large(x)
     generator = np.random.default_rng(rng) if how == "random" else None
     if x.ndim == 1:
@@ -33,6 +31,11 @@ def round_consistent(
     columns = (np.ascontiguousarray(column, np.float64) for column in x.T)
     rounded = [_round(tree, families, column, generator) for column in columns]
     return np.stack(rounded, axis=1) if rounded else np.empty(x.shape, np.int64)
+
+
+def check_how(how: bool | str) -> None:
+    if not isinstance(how, (bool, np.bool_)) and how != "random":
+        check.fail("integer", f"must be True, False or 'random', not {how!r}.")
 
 
 def _refuse_large(x: np.ndarray) -> None:
@@ -48,19 +51,24 @@ def _round(
 ) -> np.ndarray:
     out, room = np.empty(tree.n, np.int64), np.zeros(tree.n, np.uint8)
     family = (tree._order, *families)
-    kernels.ranges(*family, x, out, room)
+    bad = kernels.ranges(*family, x, out, room)
     root = tree.root
+    if bad >= 0:
+        i = int(tree.order[bad])
+        raise check.IntegerOverflowError(
+            "Argument 'noisy' must be consistent to within one after projection to be rounded; "
+            f"node {i} is {x[i]:.17g}, which whole numbers near its children's cannot add up to."
+        )
     if tree.n == 1:
         out[0], room[0] = np.floor(x[0]), x[0] != np.floor(x[0])
     fraction = x[root] - out[root]
-    up = bool(room[0]) and bool(fraction >= 0.5 if rng is None else rng.random() < fraction)
-    out[root] += up
+    # To the nearest number; what is a half but for rounding goes up.
+    threshold = 0.5 - 2.0**-31 if rng is None else rng.random()
+    out[root] += bool(room[0]) and fraction > threshold
     if rng is None:
         largest = families.largest
         work = np.zeros(largest, np.int64), np.empty(largest), np.empty(largest, np.int64)
         kernels.round_largest(*family, x, out, room, *work)
     else:
-        raised = np.zeros(max(1, tree.n_internal), np.uint8)
-        raised[0] = up
-        kernels.round_random(*family, x, out, room, rng.random(tree.n_internal), raised)
+        kernels.round_random(*family, x, out, room, rng.random(tree.n_internal))
     return out

@@ -21,7 +21,7 @@ from gmtree._kernels import consistency as kernels
 from gmtree._kernels import errors
 from gmtree._nonnegative import check_feasible, lower_bounds
 from gmtree._nonnegative import project as project_bounded
-from gmtree._rounding import round_consistent
+from gmtree._rounding import check_how, round_consistent
 from gmtree.matrix import ConstraintMatrix, GenerationMatrix
 from gmtree.tree import Tree
 
@@ -130,12 +130,13 @@ class Consistency:
             the error but is no longer unbiased: small counts come out larger on average.
         integer : bool or "random"
             Round to whole numbers, with the sums exact: every node becomes the floor or the
-            ceiling of its optimum, as int64. At each node the units left over go to the
-            children with the largest fractions, ties to the one listed first among the
-            children (ascending numbers). With ``"random"`` they are drawn so that each node's
-            expectation is its optimum.
+            ceiling of its optimum, as int64. The root goes to the nearest, a half up; at each
+            node the units left over go to the children with the largest fractions, ties to the
+            smallest number. Fractions within 1e-9 may count as equal. With ``"random"`` units
+            are drawn so that each node's expectation is its optimum.
         lower : number or array of n_leaves, optional
             Bounds of the leaves, in the order of ``tree.leaves``, other than 0; -inf for none.
+            Whole numbers may fall short of a bound that is none.
         out : array, optional
             Where to put the result. It may be `noisy`.
         return_info : bool
@@ -157,6 +158,7 @@ class Consistency:
         >>> post.project([2.0, 3.0, 1.5, -4.0], nonnegative=True, integer=True)
         array([3, 2, 1, 0])
         """
+        check_how(integer)
         v = self._measurements(noisy)
         if integer:
             # Sums of float32 would be off by more than rounding to whole numbers can mend.

@@ -7,6 +7,7 @@ work: the children's ranges come first.
 
 Families are by position (leaves of p from first_leaf[p] on, its other children in `inner`), `x`
 and `out` by the caller's nodes. ``room_r`` is 1 where a node may become one more than its least.
+Fractions are compared in steps of 2**-30, so that rounding in the last digits decides no tie.
 """
 
 import numpy as np
@@ -22,7 +23,11 @@ def _at(order, r):
 
 @kernel
 def ranges(order, first_leaf, first_inner, inner, x, out, room):
-    """The least number of every node into `out`, and its room; children before parents."""
+    """The least number of every node into `out`, and its room; children before parents.
+
+    Returns the last position whose floor and ceiling its children cannot add up to, or -1.
+    """
+    bad = -1
     for p in range(first_leaf.size - 2, -1, -1):
         total = 0
         extra = 0
@@ -40,10 +45,14 @@ def ranges(order, first_leaf, first_inner, inner, x, out, room):
             extra += np.int64(room[c])
         i = _at(order, np.uint64(p))
         # Its own floor and ceiling, but not beyond what the children can add up to.
-        least = min(max(np.int64(np.floor(x[i])), total), total + extra)
-        most = min(max(np.int64(np.ceil(x[i])), total), total + extra)
+        least = max(np.int64(np.floor(x[i])), total)
+        most = min(np.int64(np.ceil(x[i])), total + extra)
+        if least > most:
+            bad = p
+            most = least
         out[i] = least
         room[p] = most - least
+    return bad
 
 
 @kernel
@@ -59,6 +68,12 @@ def _wanted(order, first_leaf, first_inner, inner, out, room, p):
         wanted -= out[_at(order, c)]
         takers += np.int64(room[c])
     return wanted, takers
+
+
+@kernel
+def _fraction(x, least):
+    """x - least, between 0 and 1, in steps of 2**-30."""
+    return np.int64((x - least) * 2.0**30 + 0.5)
 
 
 @kernel
@@ -106,8 +121,8 @@ def _offer(fraction, node, size, wanted, f, i):
 
 @kernel
 def _bucket(f, buckets):
-    """Which of the equal parts of [0, 1) a fraction lies in."""
-    return min(max(np.int64(f * buckets), 0), buckets - 1)
+    """Which of so many equal parts of [0, 1] a fraction lies in."""
+    return min((f * buckets) >> 30, buckets - 1)
 
 
 @kernel
@@ -128,7 +143,7 @@ def round_largest(order, first_leaf, first_inner, inner, x, out, room, counts, f
             c = np.uint64(first_leaf[p] + m if m < leaves else inner[first_inner[p] + m - leaves])
             i = _at(order, c)
             if room[c] and wanted < takers:
-                counts[_bucket(x[i] - out[i], takers)] += 1
+                counts[_bucket(_fraction(x[i], out[i]), takers)] += 1
         # From the top, parts that get a unit as a whole; `left` units are for the next part.
         part = takers - 1
         left = wanted
@@ -142,7 +157,7 @@ def round_largest(order, first_leaf, first_inner, inner, x, out, room, counts, f
             c = np.uint64(first_leaf[p] + m if m < leaves else inner[first_inner[p] + m - leaves])
             i = _at(order, c)
             if room[c]:
-                f = x[i] - out[i]
+                f = _fraction(x[i], out[i])
                 b = _bucket(f, takers)
                 if b > part:
                     out[i] += 1
@@ -154,13 +169,13 @@ def round_largest(order, first_leaf, first_inner, inner, x, out, room, counts, f
 
 
 @kernel
-def round_random(order, first_leaf, first_inner, inner, x, out, room, uniform, raised):
+def round_random(order, first_leaf, first_inner, inner, x, out, room, uniform):
     """Hand units on so that each child gets one with a probability of its fraction.
 
     Systematic sampling: with the fractions laid end to end, child c gets a unit if one of the
-    points u, u + 1, ... falls into its stretch. How many points fall into all of them depends
-    on whether u lies below the fraction f of the parent, that is, on whether the parent got a
-    unit itself (`raised`); so u is drawn from [0, f) if it did and from [f, 1) if not.
+    points u, u + 1, ... falls into its stretch. The points that fall into all of them are one more
+    if u is below the fraction f of their total; so u is drawn from [0, f) or from [f, 1) as
+    there is that one more unit or not. The parent got its number with just these chances.
     """
     for p in range(first_leaf.size - 1):
         wanted, takers = _wanted(order, first_leaf, first_inner, inner, out, room, p)
@@ -173,7 +188,7 @@ def round_random(order, first_leaf, first_inner, inner, x, out, room, uniform, r
             if room[c]:
                 total += x[i] - out[i]
         f = total - np.floor(total)
-        u = f * uniform[p] if raised[p] else f + (1.0 - f) * uniform[p]
+        u = f * uniform[p] if wanted > np.floor(total) else f + (1.0 - f) * uniform[p]
         done = 0.0
         for m in range(size):
             c = np.uint64(first_leaf[p] + m if m < leaves else inner[first_inner[p] + m - leaves])
@@ -186,6 +201,4 @@ def round_random(order, first_leaf, first_inner, inner, x, out, room, uniform, r
                 if wanted > 0 and (hit or wanted == takers):
                     out[i] += 1
                     wanted -= 1
-                    if m >= leaves:
-                        raised[c] = 1
                 takers -= 1
