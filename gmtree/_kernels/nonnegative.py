@@ -90,6 +90,13 @@ def _need(least, z, weight):
     return np.inf if z < least else -np.inf
 
 
+@kernel
+def _least(state, c):
+    """The least x_c for which no leaf below the internal node c falls below its bound."""
+    # With nothing to share out, leaves stay where they are, and tau is infinite either way.
+    return state.b[c] + state.t[c] * state.tau[c] if state.t[c] > 0.0 else state.tau[c]
+
+
 # --------------------------------------------------------------------------- upward
 
 
@@ -125,9 +132,7 @@ def collect(state, start, stop):
                 state.weight[c] = weight
                 t += weight
                 b += state.z[c]
-                if state.t[c] > 0.0:
-                    least = state.b[c] + state.t[c] * state.tau[c]
-                    tau = max(tau, _need(least, state.z[c], weight))
+                tau = max(tau, _need(_least(state, c), state.z[c], weight))
             if t < np.inf:
                 break
             split = True
