@@ -1,4 +1,4 @@
-"""Consistent values: both stages, their errors, bounded and whole numbers, and what others do."""
+"""Consistency: construction, projection, bounds, whole numbers, exact errors, and others."""
 
 from __future__ import annotations
 
@@ -9,152 +9,161 @@ from gmtree.bench import trees
 from gmtree.bench.comparisons import COMPARISONS, CONSISTENT, NONNEGATIVE, measurements
 from gmtree.bench.timing import copy_ratio, ratio
 
-from . import ALL_SHAPES, COPIES, LARGE, LARGEST, NODES, unit
+from . import COPIES, LARGE, LARGEST, NODES, SHAPES, unit
 
 VARIANCES = ("equal", "per node")
 
 
-def variance_of(tree: gm.Tree, variance: str) -> np.ndarray | None:
-    return None if variance == "equal" else np.random.default_rng(0).uniform(1, 2, tree.n)
+class Problem:
+    """Noisy counts on a tree."""
+
+    def setup(self, shape: str, nodes: int, variance: str = "equal") -> None:
+        self.tree = trees.make(shape, nodes).canonical()
+        self.noisy, self.out = measurements(self.tree), np.zeros(self.tree.n)
+        self.variance = None
+        if variance == "per node":
+            self.variance = np.random.default_rng(0).uniform(1, 2, self.tree.n)
 
 
-class Factor:
+class Construct(Problem):
     """Stage 1, given the tree: once for each choice of variances."""
 
-    params = (ALL_SHAPES, NODES, VARIANCES)
+    params = (SHAPES, NODES, VARIANCES)
     param_names = ("shape", "nodes", "variance")
 
     def setup(self, shape: str, nodes: int, variance: str) -> None:
-        self.tree = trees.make(shape, nodes)
-        self.variance = variance_of(self.tree, variance)
+        super().setup(shape, nodes, variance)
         # Compiles.
-        self.factor()
+        self.construct()
 
-    def factor(self) -> None:
+    def construct(self) -> None:
         gm.Consistency(self.tree, self.variance)
 
-    def time_factor(self, shape: str, nodes: int, variance: str) -> None:
-        self.factor()
-
-    def peakmem_factor(self, shape: str, nodes: int, variance: str) -> None:
-        self.factor()
+    def time_construct(self, shape: str, nodes: int, variance: str) -> None:
+        self.construct()
 
     @unit(COPIES)
-    def track_factor(self, shape: str, nodes: int, variance: str) -> float:
-        return copy_ratio(self.factor, self.tree.n)
+    def track_construct(self, shape: str, nodes: int, variance: str) -> float:
+        return copy_ratio(self.construct, self.tree.n)
 
 
-class Project:
-    """Stage 2 into memory that is already there, with all cores and with one."""
+class Project(Problem):
+    """Stage 2, into memory that is already there."""
 
-    params = (ALL_SHAPES, NODES, VARIANCES, ("all", "one"))
-    param_names = ("shape", "nodes", "variance", "threads")
+    params = (SHAPES, NODES, VARIANCES)
+    param_names = ("shape", "nodes", "variance")
 
-    def setup(self, shape: str, nodes: int, variance: str, threads: str) -> None:
-        tree = trees.make(shape, nodes)
-        self.noisy, self.out = measurements(tree), np.empty(tree.n)
-        count = 1 if threads == "one" else None
-        self.post = gm.Consistency(tree, variance_of(tree, variance), threads=count)
+    def setup(self, shape: str, nodes: int, variance: str) -> None:
+        super().setup(shape, nodes, variance)
+        self.post = gm.Consistency(self.tree, self.variance)
         # Compiles.
         self.project()
 
     def project(self) -> None:
         self.post.project(self.noisy, out=self.out)
 
-    def time_project(self, shape: str, nodes: int, variance: str, threads: str) -> None:
-        self.project()
-
-    def peakmem_baseline(self, shape: str, nodes: int, variance: str, threads: str) -> None:
-        """What a projection starts from."""
-
-    def peakmem_project(self, shape: str, nodes: int, variance: str, threads: str) -> None:
+    def time_project(self, shape: str, nodes: int, variance: str) -> None:
         self.project()
 
     @unit(COPIES)
-    def track_project(self, shape: str, nodes: int, variance: str, threads: str) -> float:
-        return copy_ratio(self.project, self.noisy.size)
+    def track_project(self, shape: str, nodes: int, variance: str) -> float:
+        return copy_ratio(self.project, self.tree.n)
 
 
-class Bounded:
-    """Non-negative and whole numbers, beside the plain projection."""
+class Threads(Problem):
+    """Two threads beside one."""
 
-    params = (LARGE, LARGEST, (False, True))
-    param_names = ("shape", "nodes", "integer")
+    params = (LARGE, LARGEST)
+    param_names = ("shape", "nodes")
 
-    def setup(self, shape: str, nodes: int, integer: bool) -> None:
-        tree = trees.make(shape, nodes)
-        self.noisy, self.post = measurements(tree), gm.Consistency(tree)
-        self.integer = integer
+    @unit("times one thread")
+    def track_two_threads(self, shape: str, nodes: int) -> float:
+        one, two = (gm.Consistency(self.tree, threads=k) for k in (1, 2))
+        return ratio(
+            lambda: two.project(self.noisy, out=self.out),
+            lambda: one.project(self.noisy, out=self.out),
+        )
+
+
+class Bounded(Problem):
+    """Non-negative and whole numbers."""
+
+    params = (SHAPES, LARGEST)
+    param_names = ("shape", "nodes")
+
+    def setup(self, shape: str, nodes: int) -> None:
+        super().setup(shape, nodes)
+        self.whole = np.zeros(self.tree.n, np.int64)
+        self.post = gm.Consistency(self.tree)
         # Compiles.
-        self.bounded()
+        self.integer()
 
-    def bounded(self) -> None:
-        self.post.project(self.noisy, nonnegative=True, integer=self.integer)
+    def nonnegative(self) -> None:
+        self.post.project(self.noisy, nonnegative=True, out=self.out)
 
-    def time_bounded(self, shape: str, nodes: int, integer: bool) -> None:
-        self.bounded()
+    def integer(self) -> None:
+        self.post.project(self.noisy, nonnegative=True, integer=True, out=self.whole)
+
+    def time_nonnegative(self, shape: str, nodes: int) -> None:
+        self.nonnegative()
+
+    def time_integer(self, shape: str, nodes: int) -> None:
+        self.integer()
 
     @unit("times a plain projection")
-    def track_bounded(self, shape: str, nodes: int, integer: bool) -> float:
-        return ratio(self.bounded, lambda: self.post.project(self.noisy), times=3)
+    def track_nonnegative(self, shape: str, nodes: int) -> float:
+        return ratio(self.nonnegative, lambda: self.post.project(self.noisy, out=self.out), times=3)
+
+    @unit("passes")
+    def track_passes(self, shape: str, nodes: int) -> int:
+        return self.post.project(self.noisy, nonnegative=True, return_info=True)[1].passes
 
 
-class Errors:
-    """Exact variances: of all nodes, and of a hundred thousand ranges of leaves."""
+class Errors(Problem):
+    """Exact variances of all nodes and of many ranges, and one new measurement at a time."""
 
-    params = (LARGE, LARGEST, VARIANCES)
-    param_names = ("shape", "nodes", "variance")
+    params = (LARGE, LARGEST)
+    param_names = ("shape", "nodes")
 
-    def setup(self, shape: str, nodes: int, variance: str) -> None:
-        self.tree = trees.make(shape, nodes)
-        self.variance = variance_of(self.tree, variance)
-        rng = np.random.default_rng(1)
-        self.ranges = np.sort(rng.integers(0, self.tree.n_leaves + 1, (100_000, 2)), axis=1)
-        self.post = gm.Consistency(self.tree, self.variance)
-        # Compiles, and prepares what all ranges share.
-        self.both_stages()
+    def setup(self, shape: str, nodes: int) -> None:
+        super().setup(shape, nodes)
+        m = self.tree.n_leaves
+        self.ranges = gm.queries.random_ranges(m, min(100_000, m), rng=0)
+        self.post = gm.Consistency(self.tree).keep(self.noisy)
+        # Compiles, and prepares what is kept.
+        self.time_construct_and_node_variance(shape, nodes)
+        self.time_ranges(shape, nodes)
+        self.time_update(shape, nodes)
+
+    def time_construct_and_node_variance(self, shape: str, nodes: int) -> None:
+        # Constructed anew, as the variances are kept once they are there.
+        gm.Consistency(self.tree).node_variance()
+
+    def time_ranges(self, shape: str, nodes: int) -> None:
         self.post.leaf_sum_variance(self.ranges)
 
-    def both_stages(self) -> None:
-        # A solver of its own: variances are kept once they are there.
-        gm.Consistency(self.tree, self.variance).node_variance()
-
-    def time_factor_and_node_variance(self, shape: str, nodes: int, variance: str) -> None:
-        self.both_stages()
-
-    def time_ranges(self, shape: str, nodes: int, variance: str) -> None:
-        self.post.leaf_sum_variance(self.ranges)
-
-    @unit(COPIES)
-    def track_factor_and_node_variance(self, shape: str, nodes: int, variance: str) -> float:
-        return copy_ratio(self.both_stages, self.tree.n, times=3)
+    def time_update(self, shape: str, nodes: int) -> None:
+        self.post.update(self.tree.n - 1, 1.0)
+        self.post.value(self.tree.n // 2)
 
 
-class Baselines:
+class Baselines(Problem):
     """The sweeps of others, compiled."""
 
-    params = (("boosting", "privtrie"), LARGE, LARGEST)
-    param_names = ("method", "shape", "nodes")
+    params = (LARGE, LARGEST, ("boosting", "privtrie"))
+    param_names = ("shape", "nodes", "method")
 
-    def setup(self, method: str, shape: str, nodes: int) -> None:
-        self.tree = trees.make(shape, nodes)
-        self.noisy, self.method = measurements(self.tree), getattr(gm.baselines, method)
-        # Compiles.
-        self.run()
-
-    def run(self) -> None:
-        self.method(self.tree, self.noisy)
-
-    def time_method(self, method: str, shape: str, nodes: int) -> None:
-        self.run()
+    def setup(self, shape: str, nodes: int, method: str) -> None:
+        super().setup(shape, nodes)
+        self.method = getattr(gm.baselines, method)
 
     @unit(COPIES)
-    def track_method(self, method: str, shape: str, nodes: int) -> float:
-        return copy_ratio(self.run, self.tree.n)
+    def track_method(self, shape: str, nodes: int, method: str) -> float:
+        return copy_ratio(lambda: self.method(self.tree, self.noisy), self.tree.n)
 
 
 PEERS = {
-    f"{c.task}: {c.peer}, {shape}": (c, shape)
+    f"{c.task}: {c.peer} on {shape}": (c, shape)
     for c in COMPARISONS
     if c.task in (CONSISTENT, NONNEGATIVE) and c.is_installed
     for shape in c.shapes
@@ -162,14 +171,16 @@ PEERS = {
 
 
 class Peers:
-    """Others who make values consistent, those that are installed."""
+    """Others who find the same values, those that are installed."""
 
     params = (tuple(PEERS), LARGEST)
-    param_names = ("peer and shape", "nodes")
+    param_names = ("peer", "nodes")
+
+    def setup(self, peer: str, nodes: int) -> None:
+        comparison, shape = PEERS[peer]
+        nodes = min(nodes, comparison.most_nodes.get(shape, nodes))
+        self.pair = comparison.prepare(trees.make(shape, nodes).canonical())
 
     @unit("times as long as we take")
     def track_peer(self, peer: str, nodes: int) -> float:
-        comparison, shape = PEERS[peer]
-        nodes = min(nodes, comparison.most_nodes.get(shape, nodes))
-        pair = comparison.prepare(trees.make(shape, nodes))
-        return ratio(pair.theirs, pair.ours, times=3)
+        return ratio(self.pair.theirs, self.pair.ours, times=1)

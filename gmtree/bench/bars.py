@@ -1,0 +1,277 @@
+"""Every bar that gmtree sets itself, measured in one run.
+
+Bars are ratios of times measured in the same process, mostly to copying a vector as long as the
+tree, so that they mean the same on any machine. They are meant for the full sizes: on a small
+tree, calls of functions count for more than sweeps, and copying stays within the processor's
+cache.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from gmtree._progress import Progress
+from gmtree.bench import peers, trees
+from gmtree.bench.comparisons import COMPARISONS, measurements
+from gmtree.bench.report import Check, Report
+from gmtree.bench.settings import Settings
+from gmtree.bench.timing import (
+    best_times,
+    copy_ratio,
+    copying,
+    peak_bytes,
+    ratio,
+)
+from gmtree.consistency import Consistency
+from gmtree.convert import adjacency, laplacian
+from gmtree.matrix import GenerationMatrix
+from gmtree.tree import Tree
+
+PAIRS = 1_000_000
+COLUMNS = 8
+
+# The first example of the README, after the import.
+EXAMPLE = """
+import numpy as np, gmtree as gm
+tree = gm.Tree.from_parents([-1, 0, 0, 1, 1])
+G = gm.GenerationMatrix(tree)
+sizes = G.T.solve(np.ones(tree.n))
+depth = G.solve(np.ones(tree.n))
+"""
+
+
+class Case(NamedTuple):
+    """A tree, and how often to measure."""
+
+    shape: str
+    tree: Tree
+    times: int
+
+    def at_most(self, claim: str, measured: float, limit: float) -> Check:
+        """A bar on this tree."""
+        return Check(f"{self.shape}: {claim}", measured, limit)
+
+
+Measure = Callable[[Case], Iterator[Check]]
+
+
+def run(settings: Settings) -> Report:
+    """Measure all bars; those against peers only where these are installed.
+
+    Quick runs leave the peers to the benchmark of that name.
+    """
+    report = Report("bars", "Bars", settings.as_dict())
+    times = settings.times(usual=9, quick=3)
+    compared = [
+        (each, shape)
+        for each in COMPARISONS
+        if each.is_installed and not settings.quick
+        for shape in each.shapes
+        if shape in each.least
+    ]
+    with Progress(len(BARS) + 1 + len(compared), "bars") as progress:
+        for shape, measures in BARS.items():
+            progress.advance(0, shape)
+            case = Case(shape, trees.make(shape, settings.size), times)
+            for measure in measures:
+                progress.advance(0, f"{shape}: {measure.__name__.replace('_', ' ')}")
+                report.checks += measure(case)
+            del case  # before the next tree is made
+            progress.advance(1)
+        progress.advance(0, "import")
+        report.checks += imports(settings.times(usual=9, quick=1))
+        progress.advance(1)
+        for comparison, shape in compared:
+            progress.advance(0, f"{comparison.peer} on {shape}")
+            report.checks += peers.compare(comparison, shape, settings).checks()
+            progress.advance(1)
+    if not settings.quick:
+        report.notes += [
+            f"{each.peer}: not installed"
+            for each in COMPARISONS
+            if each.least and not each.is_installed
+        ]
+    if not settings.is_full_size:
+        report.checks = [replace(check, applies=check.about_results) for check in report.checks]
+        report.notes.append("The limits are those of the full sizes; these trees are smaller.")
+    return report
+
+
+# --------------------------------------------------------------------------- sweeps
+
+
+def sweeps(case: Case) -> Iterator[Check]:
+    """Solving with a Generation Matrix, in units of copying."""
+    tree, rng = case.tree, np.random.default_rng(0)
+    v, out = rng.standard_normal(tree.n), np.empty(tree.n)
+    w = rng.uniform(1, 2, tree.n)
+    unit, weighted = GenerationMatrix(tree), GenerationMatrix(tree, w, w)
+    actions = {
+        ("solve", 3.0): partial(unit.solve, v, out=out),
+        ("T.solve", 3.0): partial(unit.T.solve, v, out=out),
+        ("weighted solve", 5.0): partial(weighted.solve, v, out=out),
+        ("weighted T.solve", 5.0): partial(weighted.T.solve, v, out=out),
+    }
+    copy, *seconds = best_times([copying(tree.n), *actions.values()], case.times)
+    for (name, limit), each in zip(actions, seconds, strict=True):
+        yield case.at_most(f"{name}, copies", each / copy, limit)
+
+
+def several_columns(case: Case) -> Iterator[Check]:
+    """Eight right-hand sides in one sweep, in units of one."""
+    tree, rng = case.tree, np.random.default_rng(0)
+    v, out = rng.standard_normal(tree.n), np.empty(tree.n)
+    V, Out = rng.standard_normal((tree.n, COLUMNS)), np.empty((tree.n, COLUMNS))
+    G = GenerationMatrix(tree)
+    for name, solve in (("solve", G.solve), ("T.solve", G.T.solve)):
+        cost = ratio(partial(solve, V, out=Out), partial(solve, v, out=out), min(case.times, 5))
+        yield case.at_most(f"{name} of 8 columns, of one", cost, 4.5)
+
+
+def building(case: Case) -> Iterator[Check]:
+    """Tree.from_parents, in units of a stable argsort of the heights; and its memory."""
+    tree, times = case.tree, min(case.times, 3)
+    numberings = (("shuffled", trees.shuffled, 4.0), ("parents first", trees.depth_first, 1.5))
+    for name, renumbered, limit in numberings:
+        parent = renumbered(tree)
+        built = Tree.from_parents(parent)
+        kept = built.nbytes / tree.n
+        heights = built.node_height
+        cost = ratio(
+            partial(Tree.from_parents, parent), partial(np.argsort, heights, kind="stable"), times
+        )
+        yield case.at_most(f"from_parents, {name}, argsorts", cost, limit)
+        yield case.at_most(f"from_parents, {name}, bytes per node kept", kept, 16)
+        peak = peak_bytes(partial(Tree.from_parents, parent)) / tree.n
+        yield case.at_most(f"from_parents, {name}, bytes per node at peak", peak, 48)
+
+
+def extreme(case: Case) -> Iterator[Check]:
+    """Time per node on a chain or a star, in units of that on a binary tree."""
+    binary = trees.make("binary", case.tree.n)
+    G, B = GenerationMatrix(case.tree), GenerationMatrix(binary)
+    (v, out), (w, other) = ((np.ones(n), np.empty(n)) for n in (case.tree.n, binary.n))
+    for name, ours, theirs in (
+        ("solve", partial(G.solve, v, out=out), partial(B.solve, w, out=other)),
+        ("T.solve", partial(G.T.solve, v, out=out), partial(B.T.solve, w, out=other)),
+    ):
+        cost = ratio(ours, theirs, case.times) * binary.n / case.tree.n
+        yield case.at_most(f"{name} per node, of binary", cost, 4)
+
+
+# --------------------------------------------------------------------------- pairs and matrices
+
+
+def pairs(case: Case) -> Iterator[Check]:
+    """A million random pairs of nodes, in units of copying."""
+    tree = case.tree
+    i, j = np.random.default_rng(1).integers(0, tree.n, (2, PAIRS))
+    for name, query in (("lca", tree.lca), ("distance", tree.distance)):
+        cost = copy_ratio(partial(query, i, j), tree.n, min(case.times, 5))
+        yield case.at_most(f"{name} of a million pairs, copies", cost, 60)
+
+    def prepare() -> None:
+        tree._cache.clear()
+        tree.lca(0, 0)
+
+    yield case.at_most("preparing for pairs, copies", copy_ratio(prepare, tree.n, 3), 60)
+
+
+def sparse_matrices(case: Case) -> Iterator[Check]:
+    """Laplacian and adjacency, in units of scipy's conversion of the same from COO to CSR."""
+    tree = case.tree
+    for name, build in (("laplacian", laplacian), ("adjacency", adjacency)):
+
+        def anew(build: Callable[[Tree], object] = build) -> None:
+            tree._cache.clear()
+            build(tree)
+
+        matrix = build(tree)
+        listings = {"by edge": trees.entries_by_edge(matrix, tree), "by row": matrix.tocoo()}
+        for listing, coo in listings.items():
+            cost = ratio(anew, coo.tocsr, 3)
+            yield case.at_most(f"{name}, conversions of entries {listing}", cost, 3)
+
+
+# --------------------------------------------------------------------------- consistency
+
+PROJECT_LIMITS = {"census": 3.5}
+
+
+def projection(case: Case) -> Iterator[Check]:
+    """Both stages of consistency, in units of copying; and the memory of the second."""
+    tree, times = case.tree, case.times
+    v, out = measurements(tree), np.empty(tree.n)
+    post = Consistency(tree)
+    limit = PROJECT_LIMITS.get(case.shape, 6.0)
+    construct, project, copy = best_times(
+        (partial(Consistency, tree), partial(post.project, v, out=out), copying(tree.n)), times
+    )
+    yield case.at_most("project, copies", project / copy, limit)
+    yield case.at_most("construction given the tree, copies", construct / copy, 5)
+    peak = peak_bytes(partial(Consistency(tree).project, v, out=out)) / tree.n
+    yield case.at_most("project, bytes per node beyond input and output", peak, 24)
+    variance = np.random.default_rng(0).uniform(0.5, 2, tree.n)
+    weighted = Consistency(tree, variance)
+    cost = copy_ratio(partial(weighted.project, v, out=out), tree.n, times)
+    yield case.at_most("project with a variance per node, copies", cost, 9)
+
+
+def threads(case: Case) -> Iterator[Check]:
+    """Two threads, in units of one."""
+    v, out = measurements(case.tree), np.empty(case.tree.n)
+    one, two = (Consistency(case.tree, threads=k) for k in (1, 2))
+    cost = ratio(partial(two.project, v, out=out), partial(one.project, v, out=out), case.times)
+    yield case.at_most("project by two threads, of one", cost, 1.05)
+
+
+def nonnegative(case: Case) -> Iterator[Check]:
+    """The exact non-negative optimum, in units of a plain projection."""
+    tree, post = case.tree, Consistency(case.tree)
+    rng = np.random.default_rng(2)
+    counts = np.where(rng.random(tree.n_leaves) < 0.4, 0, rng.geometric(1 / 46, tree.n_leaves))
+    v = tree.aggregate(counts) + rng.laplace(0, 8, tree.n)
+    out = np.empty(tree.n)
+    cost = ratio(
+        partial(post.project, v, nonnegative=True, out=out),
+        partial(post.project, v, out=out),
+        min(case.times, 5),
+    )
+    yield case.at_most("non-negative project, of project", cost, 12)
+    _, info = post.project(v, nonnegative=True, return_info=True)
+    yield case.at_most("non-negative project, passes", info.passes, 64)
+    claim = f"{case.shape}: violation of optimality, relative to the largest value"
+    yield Check(claim, info.violation / abs(v).max(), 1e-9, about_results=True)
+
+
+# --------------------------------------------------------------------------- fresh processes
+
+
+def imports(times: int) -> Iterator[Check]:
+    """Importing, in units of importing numba; and the first example, in seconds more."""
+
+    def fresh(code: str) -> Callable[[], object]:
+        return partial(subprocess.run, [sys.executable, "-c", code], check=True)
+
+    ours, numba, example = best_times(
+        (fresh("import gmtree"), fresh("import numba"), fresh(EXAMPLE)), times
+    )
+    yield Check("import gmtree, of import numba", ours / numba, 1.3)
+    yield Check("first example, seconds beyond the import", example - ours, 0.6)
+
+
+BARS: dict[str, tuple[Measure, ...]] = {
+    "census": (sweeps, several_columns, building, pairs, projection, threads, nonnegative),
+    "binary": (sweeps, several_columns, building, projection, threads),
+    "grouped": (sweeps, several_columns, building, projection, threads),
+    "chain": (extreme,),
+    "star": (extreme,),
+    "random": (sparse_matrices,),
+}

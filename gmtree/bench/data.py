@@ -1,0 +1,122 @@
+"""The data sets of the benchmarks, in full or cut to a size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from gmtree import _validate as check
+from gmtree import datasets, shapes
+from gmtree.bench import trees
+from gmtree.bench.settings import Settings
+from gmtree.datasets import Dataset
+from gmtree.datasets._taxi import DAYS, FANOUTS, SECONDS_PER_DAY, SHARES
+from gmtree.tree import Tree
+
+TITLES = {"census2010": "Census2010", "nyctaxi": "NYCTaxi", "syndata": "SynData"}
+
+# The paper's text has 24 levels; the figures in its table are those of 25.
+LEVELS, LEVELS_OF_TABLE = 24, 25
+
+HEIGHTS = (8, 12, 16, 20, 24)
+
+
+def load(name: str, settings: Settings, *, levels: int = LEVELS) -> Dataset:
+    """A data set, in full or of about ``settings.size`` nodes.
+
+    Parameters
+    ----------
+    name : {'census2010', 'nyctaxi', 'syndata'}
+    settings : Settings
+    levels : int
+        Height of the complete binary tree of 'syndata'.
+
+    Examples
+    --------
+    >>> from gmtree.bench import data
+    >>> from gmtree.bench.settings import Settings
+    >>> data.load("syndata", Settings(nodes=1000)).tree.height
+    10
+    """
+    path, nodes = settings.files.get(name), settings.size
+    if name == "census2010":
+        return datasets.census2010(path, nodes=nodes)
+    if name == "nyctaxi":
+        return _taxi(path, nodes)
+    return datasets.syndata(levels if nodes is None else trees.binary_height(nodes))
+
+
+def _taxi(path: str | None, nodes: int | None) -> Dataset:
+    if nodes is None:
+        return datasets.nyctaxi(path)
+    seconds = round(nodes / trees.GROUPED_NODES_PER_LEAF)
+    ends = _month_ends()
+    if seconds > ends[-1]:
+        most = round(ends[-1] * trees.GROUPED_NODES_PER_LEAF)
+        check.fail("nodes", f"must be at most {most} for nyctaxi, not {nodes}.")
+    months = int(np.searchsorted(ends, seconds)) + 1
+    data = datasets.nyctaxi(path, months=months)
+    return data._replace(
+        tree=_grouped(seconds),
+        counts=data.counts[:seconds],
+        description=f"{data.description}, first {seconds:,} seconds",
+    )
+
+
+def _month_ends() -> np.ndarray:
+    return np.cumsum(DAYS) * SECONDS_PER_DAY
+
+
+def _grouped(seconds: int) -> Tree:
+    return shapes.grouped(seconds, FANOUTS, SHARES, rng=2013)
+
+
+class Part(NamedTuple):
+    """A data set cut to a smaller size."""
+
+    label: str
+    tree: Tree
+
+
+def part_count(name: str, settings: Settings) -> int:
+    """How many parts `parts` has: levels, months or heights."""
+    if name == "census2010":
+        return len(datasets._census.LEVELS) - 1
+    if name == "nyctaxi":
+        return len(DAYS)
+    return len(_heights(settings))
+
+
+def parts(name: str, settings: Settings) -> Iterator[Part]:
+    """Trees of growing size, as in the paper.
+
+    Subtrees of the census without its lowest levels; the first months of the taxi data; complete
+    binary trees of several heights.
+    """
+    if name == "census2010":
+        tree = load(name, settings).tree
+        for k in reversed(range(tree.height - 1)):
+            yield Part(f"{k}-order subtree", tree.subtree(k))
+    elif name == "nyctaxi":
+        for month, seconds in enumerate(_first_seconds(settings), start=1):
+            yield Part(f"{month} of 12 months", _grouped(seconds))
+    else:
+        for height in _heights(settings):
+            yield Part(f"height {height}", shapes.complete(2, height))
+
+
+def _first_seconds(settings: Settings) -> list[int]:
+    """Leaves of the first 1 to 12 months, or twelfths of a smaller size."""
+    ends = _month_ends()
+    if settings.size is not None:
+        ends = np.rint(ends / ends[-1] * settings.size / trees.GROUPED_NODES_PER_LEAF)
+    return [max(2, int(end)) for end in ends]
+
+
+def _heights(settings: Settings) -> tuple[int, ...]:
+    if settings.size is None:
+        return HEIGHTS
+    highest = trees.binary_height(settings.size)
+    return (*(height for height in HEIGHTS if height < highest), highest)

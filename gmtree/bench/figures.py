@@ -1,0 +1,82 @@
+"""Figures of reports, drawn with matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+INCHES_PER_PANEL = (4.2, 3.4)
+MARKERS = "osD^vPX"
+
+
+@dataclass(frozen=True)
+class Line:
+    """Points of a figure that belong together."""
+
+    label: str
+    x: Sequence[float | str]
+    y: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One part of a figure: lines, or where x holds names, bars stacked on each other."""
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: Sequence[Line]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Panels side by side, drawn into ``name``.png and ``name``.svg."""
+
+    name: str
+    title: str
+    panels: Sequence[Panel]
+
+
+def draw(figure: Figure, folder: Path) -> list[Path]:
+    """Draw a figure into a folder; tell the files."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure as Canvas
+
+    width, height = INCHES_PER_PANEL
+    canvas = Canvas(figsize=(width * len(figure.panels), height), layout="constrained")
+    FigureCanvasAgg(canvas)
+    canvas.suptitle(figure.title)
+    axes = canvas.subplots(1, len(figure.panels), squeeze=False)[0]
+    for axis, panel in zip(axes, figure.panels, strict=True):
+        _draw_panel(axis, panel)
+    files = [folder / f"{figure.name}.{kind}" for kind in ("png", "svg")]
+    for file in files:
+        canvas.savefig(file, dpi=150)
+    return files
+
+
+def _draw_panel(axis: Any, panel: Panel) -> None:
+    axis.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
+    if any(isinstance(x, str) for line in panel.lines for x in line.x):
+        _stack_bars(axis, panel)
+    else:
+        _draw_lines(axis, panel)
+    axis.legend(fontsize="small")
+
+
+def _draw_lines(axis: Any, panel: Panel) -> None:
+    for k, line in enumerate(panel.lines):
+        axis.plot(line.x, line.y, marker=MARKERS[k % len(MARKERS)], markersize=4, label=line.label)
+    axis.set(xscale="log", yscale="log")
+    axis.grid(alpha=0.3)
+
+
+def _stack_bars(axis: Any, panel: Panel) -> None:
+    bottom = np.zeros(len(panel.lines[0].x))
+    for line in panel.lines:
+        axis.bar(line.x, line.y, bottom=bottom, width=0.6, label=line.label)
+        bottom += np.asarray(line.y)

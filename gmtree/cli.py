@@ -1,0 +1,52 @@
+"""The command line: ``gmtree`` or ``python -m gmtree``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from gmtree._version import __version__
+
+# Each of these modules adds one subcommand, by a function `add_parser(subparsers)` that sets
+# `run`, a function from the parsed arguments to the exit status.
+SUBCOMMANDS = ("gmtree.bench", "gmtree.privacy._cli")
+
+# Exit status of a program that was interrupted, by the convention of shells.
+INTERRUPTED = 130
+
+
+def parser() -> argparse.ArgumentParser:
+    """All options of all subcommands.
+
+    Examples
+    --------
+    >>> from gmtree.cli import parser
+    >>> parser().parse_args(["bench", "table", "--nodes", "1e6"]).nodes
+    1000000
+    """
+    top = argparse.ArgumentParser(
+        prog="gmtree",
+        description="Trees as matrices: consistent hierarchies and private counts.",
+    )
+    top.add_argument("--version", action="version", version=f"gmtree {__version__}")
+    subparsers = top.add_subparsers(metavar="COMMAND", required=True)
+    for name in SUBCOMMANDS:
+        import_module(name).add_parser(subparsers)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line; the exit status.
+
+    Errors about input and files are told on standard error, without a traceback.
+    """
+    args = parser().parse_args(argv)
+    try:
+        return int(args.run(args))
+    except (OSError, ValueError) as error:
+        print(f"gmtree: error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return INTERRUPTED
