@@ -221,12 +221,16 @@ def round_largest(parent: np.ndarray, x: np.ndarray) -> list[int]:
 
 # --------------------------------------------------------------------------- problems
 
+# Kinds of variances for `random_problem`; those of the first group are positive and finite.
+POSITIVE = ("equal", "weighted", "wide")
+KINDS = (*POSITIVE, "known", "unmeasured", "any")
+
 
 def random_problem(rng: np.random.Generator, max_n: int = 30, kind: str = "any") -> Problem:
     """Small counts with noise on a random tree; variances and bounds by `kind`.
 
-    "equal", "weighted" and "wide" have positive variances; "known" has nodes known exactly and
-    "unmeasured" others not measured at all; "any" both. With bounds also of other values than 0.
+    "known" has nodes known exactly, "unmeasured" others not measured at all, "any" both. Half of
+    the problems have bounds other than 0.
     """
     n = int(rng.integers(1, max_n + 1))
     parent = gm.shapes.random_recursive(n, rng).parent.astype(np.int64)
@@ -236,7 +240,7 @@ def random_problem(rng: np.random.Generator, max_n: int = 30, kind: str = "any")
     lower = np.zeros(tree.n_leaves)
     if rng.random() < 0.5:
         lower = rng.choice([-np.inf, -2.0, -0.5, 0.0, 0.25, 3.0], tree.n_leaves)
-        if kind in ("equal", "weighted", "wide"):
+        if kind in POSITIVE:
             lower = rng.normal(0, 2, tree.n_leaves)
     if kind == "equal":
         s = np.ones(n)
@@ -260,3 +264,9 @@ def random_problems(count: int, seed: int, **options) -> Iterator[Problem]:
     rng = np.random.default_rng(seed)
     for _ in range(count):
         yield random_problem(rng, **options)
+
+
+def noisy_counts(tree: gm.Tree, rng: np.random.Generator, zeros: float = 0.4) -> np.ndarray:
+    """Counts of which many are zero, with noise."""
+    counts = np.where(rng.random(tree.n_leaves) < zeros, 0, rng.geometric(0.1, tree.n_leaves))
+    return tree.aggregate(counts) + rng.laplace(0, 8, tree.n)
