@@ -1,13 +1,14 @@
-"""A census-shaped release: what consistency does to the error of every level.
+"""A census-shaped release with differential privacy: plan, release, errors, account.
 
 People are counted at every level of a hierarchy of eight, from the country down to the block, and
-each count gets noise of its own. Afterwards states no longer add up to the country. The
-consistent values closest to the noisy ones do, and they are closer to the truth at every level;
-by how much is known exactly, without the truth. Run it with
+each count gets exact discrete noise of its own. Afterwards states no longer add up to the country.
+The consistent values closest to the noisy ones do, and they are closer to the truth at every level;
+by how much is known before anything is drawn. Where the budget goes is a choice: here it is divided
+so that the mean squared errors of all levels add up to the least. Run it with
 
-    python examples/census_release.py --nodes 200000 --scale 8
+    python examples/census_release.py --nodes 200000 --epsilon 1
 
-The noise here is numpy's: fine to see what post-processing does, but no protection of anyone.
+The people are made up, so that the truth may be printed beside the release.
 """
 
 from __future__ import annotations
@@ -32,49 +33,54 @@ LEVELS = (
 
 
 def root_mean(squares: np.ndarray, level: np.ndarray) -> np.ndarray:
-    """Square root of the mean over each level."""
-    return np.sqrt(np.bincount(level, squares) / np.bincount(level))
+    """Square root of the mean over each level, and over all nodes."""
+    return np.sqrt([*np.bincount(level, squares) / np.bincount(level), squares.mean()])
 
 
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, default=200_000, help="size of the tree")
-    parser.add_argument("--scale", type=float, default=8.0, help="scale of the Laplace noise")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--epsilon", default="1", help="privacy budget, such as 0.1 or 1/3")
     args = parser.parse_args(argv)
 
     data = gm.datasets.census2010(nodes=args.nodes)
-    tree, truth = data.tree, data.tree.aggregate(data.counts)
+    tree, level = data.tree, data.tree.depth - 1
     print(data)
 
-    rng = np.random.default_rng(args.seed)
-    noisy = truth + rng.laplace(0, args.scale, tree.n)
+    # Nothing up to here, and nothing in the plan, looks at the counts.
+    shares = gm.optimal_shares(tree, epsilon=args.epsilon, objective=np.ones(tree.height))
+    equal = gm.plan(tree, epsilon=args.epsilon)
+    plan = gm.plan(tree, epsilon=args.epsilon, level_shares=shares)
 
     start = perf_counter()
-    # A Laplace variable of scale b has variance 2 b^2.
-    post = gm.Consistency(tree, variance=2 * args.scale**2)
-    released = post.project(noisy)
+    made = gm.release(tree, data.counts, epsilon=args.epsilon, level_shares=shares)
     seconds = perf_counter() - start
-    print(f"Laplace noise of scale {args.scale:g}, made consistent in {seconds:.3f} s")
-    print("(a first run compiles, too)\n")
-
-    level = tree.depth - 1
-    before = root_mean((noisy - truth) ** 2, level)
-    after = root_mean((released - truth) ** 2, level)
-    exact = root_mean(post.node_variance(), level)
-    print(f"{'root mean square error':>45}  {'standard error':>17}")
-    print(f"{'level':<20}{'nodes':>9}{'noisy':>8}{'released':>9}{'released, exact':>18}")
-    for name, nodes, *errors in zip(LEVELS, np.bincount(level), before, after, exact, strict=True):
-        print(f"{name:<20}{nodes:>9,}{errors[0]:>8.2f}{errors[1]:>9.2f}{errors[2]:>18.2f}")
-    print(f"{'all':<20}{tree.n:>9,}", end="")
-    everything = [(noisy - truth) ** 2, (released - truth) ** 2, post.node_variance()]
     print(
-        "".join(f"{np.sqrt(x.mean()):>{w}.2f}" for x, w in zip(everything, (8, 9, 18), strict=True))
+        f"released with epsilon = {args.epsilon} in {seconds:.3f} s (a first run compiles, too)\n"
     )
+    whole = made.reprocess(nonnegative=True, integer=True)
 
-    print("\nParent minus sum of children, root mean square:")
-    print(f"    noisy    {gm.consistency_bias(tree, noisy):.2f}")
-    print(f"    released {gm.consistency_bias(tree, released):.1e}")
+    truth = tree.aggregate(data.counts)
+    error = root_mean((made.values - truth) ** 2, level)
+    whole_error = root_mean((whole.values - truth).astype(float) ** 2, level)
+    overall = root_mean(made.std_error**2, level)[-1]
+    nodes = [*np.bincount(level), tree.n]
+    expected = [*(f"{x.std_error:.2f}" for x in equal.levels), ""]
+    planned = [*plan.std_error, overall]
+    print(f"{'':<20}{'':>9}{'expected error':>24}{'error of this release':>27}")
+    print(f"{'level':<20}{'nodes':>9}{'equal shares':>14}{'ours':>10}{'ours':>14}{'whole':>13}")
+    for name, n, *cells in zip(
+        (*LEVELS, "all"), nodes, expected, planned, error, whole_error, strict=True
+    ):
+        text = "".join(f"{x:>{w}.2f}" for x, w in zip(cells[1:], (10, 14, 13), strict=True))
+        print(f"{name:<20}{n:>9,}{cells[0]:>14}{text}")
+    print("whole: the same measurements once more, as whole numbers that are not negative\n")
+
+    low, high = made.interval(0.95)
+    covered = np.mean((low <= truth) & (truth <= high))
+    print(f"95 % intervals that hold the true count: {covered:.2%}")
+    print(f"parent minus sum of children: {gm.consistency_bias(tree, whole.values):g}\n")
+    print(made.ledger)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,57 @@
 """Counts with differential privacy: exact noise and an exact account of what it costs.
 
+What is promised
+----------------
+:func:`release` adds independent noise to the count of every measured node and computes all else
+from these noisy counts. For any two data sets that are neighbours, the noisy counts have nearly
+the same distribution: any event has probabilities that differ by a factor of at most exp(epsilon)
+(budget in `epsilon`, discrete Laplace noise [1]_), or their Rényi divergence of each order alpha
+is at most alpha rho (budget in `rho`, discrete Gaussian noise unless you choose the other:
+zero-concentrated differential privacy [2]_). Neighbours differ in the records of one person: up
+to `max_contributions` of them, added or removed, or moved to other leaves. So whoever sees the
+release, whatever else they know and however they compute, learns little that depends on whether
+one person took part. What is computed from the noisy counts (consistent, non-negative, whole
+values; intervals; anything later on) costs nothing more. Two releases about the same people add
+up: whoever makes them has to add their budgets.
+
+Noise is drawn with integers only, from the operating system's secure source, with exactly the
+stated distribution [3]_: floating-point noise would betray the counts by its last digits [4]_.
+Budgets and scales are fractions, rounded to the side of more noise. There is no seed.
+
+What it rests on
+----------------
+- A record counts at one leaf and at the nodes above it, and nobody has more than
+  `max_contributions` records.
+- The tree, its empty leaves included, all options and the decision to publish were made without
+  looking at the data. A tree that lists only places where somebody lives tells who lives there.
+- Counts are cut off at `max_count`, a public bound that is far above real counts unless you lower
+  it; one more record then still changes one leaf by at most one. No error, warning or message
+  depends on the counts. When records move (``neighbors="change_one"``) cutting off would change
+  the total, which is public then, so nothing is cut off and the total itself is checked.
+
+What is not promised
+--------------------
+- Invariants are published exactly and are outside the guarantee: with enough of them a person's
+  record can be worked out [5]_. The ledger names each.
+- How long a computation takes, what it leaves in memory or on disk, and other side channels.
+- That a *group* is protected as a person is (k people: k times epsilon, k^2 times rho), or that
+  nothing can be learnt about a person from facts about others.
+- The counts you pass in: they stay in your memory. The result does not hold them.
+
+References
+----------
+.. [1] C. Dwork, F. McSherry, K. Nissim, A. Smith. Calibrating Noise to Sensitivity in Private Data
+   Analysis. TCC 2006.
+.. [2] M. Bun, T. Steinke. Concentrated Differential Privacy: Simplifications, Extensions, and Lower
+   Bounds. TCC 2016.
+.. [3] C. Canonne, G. Kamath, T. Steinke. The Discrete Gaussian for Differential Privacy.
+   NeurIPS 2020.
+.. [4] I. Mironov. On Significance of the Least Significant Bits for Differential Privacy. CCS 2012.
+.. [5] J. Abowd et al. The 2020 Census Disclosure Avoidance System TopDown Algorithm. Harvard Data
+   Science Review, special issue 2, 2022.
+
+Examples
+--------
 >>> import gmtree as gm
 >>> from gmtree import privacy
 >>> tree = gm.shapes.complete(2, 3)
@@ -35,16 +87,24 @@ from gmtree.privacy.ledger import (
     privacy_loss,
 )
 from gmtree.privacy.noise import discrete_gaussian, discrete_laplace
+from gmtree.privacy.planning import LevelError, Plan, optimal_shares, plan
+from gmtree.privacy.release import Release, release
 
 __all__ = [
     "Allocation",
     "Ledger",
     "Level",
     "LevelAccount",
+    "LevelError",
+    "Plan",
+    "Release",
     "allocate",
     "discrete_gaussian",
     "discrete_laplace",
+    "optimal_shares",
+    "plan",
     "privacy_loss",
+    "release",
     "testing",
     "zcdp_delta",
     "zcdp_epsilon",

@@ -21,6 +21,7 @@ import numpy as np
 from gmtree import _validate as check
 from gmtree.privacy._conversion import zcdp_epsilon
 from gmtree.privacy._rational import positive, rational, round_up, sqrt_up
+from gmtree.privacy._text import short, table
 from gmtree.privacy._worst_case import whole_numbers, worst_case
 from gmtree.privacy.noise import LARGEST_SCALE, noise_scale
 from gmtree.tree import Tree
@@ -186,7 +187,7 @@ class Ledger:
 
     def __repr__(self) -> str:
         return (
-            f"Ledger({self.measure}={_short(self.total)}, mechanism={self.mechanism!r}, "
+            f"Ledger({self.measure}={short(self.total)}, mechanism={self.mechanism!r}, "
             f"neighbors={self.neighbors!r}, max_contributions={self.max_contributions}, "
             f"levels={len(self.levels)}, invariants={len(self.invariants)})"
         )
@@ -502,14 +503,6 @@ def _read_line(line: Mapping[str, Any], level: int) -> LevelAccount:
     )
 
 
-def _short(x: Fraction | None) -> str:
-    """A fraction as such if it is short, else six digits of it."""
-    if x is None:
-        return "-"
-    exact = str(x)
-    return exact if len(exact) <= 9 else f"{float(x):.6g}"
-
-
 _TITLES = {
     "epsilon": "pure differential privacy, epsilon",
     "rho": "zero-concentrated differential privacy, rho",
@@ -532,29 +525,22 @@ def _describe(ledger: Ledger) -> str:
         (
             str(x.level) if x.name is None else f"{x.level} {x.name}",
             f"{x.nodes:,}",
-            _short(x.share),
-            _short(x.scale),
-            _short(x.loss),
+            short(x.share),
+            short(x.scale),
+            short(x.loss),
         )
         for x in ledger.levels
-    ]
-    if len(rows) > 4 * _SHOWN:
-        rows[2 * _SHOWN : -2 * _SHOWN] = [("...",) * 5]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    table = [
-        "  " + "  ".join(c.rjust(w) if j else c.ljust(w) for j, (c, w) in enumerate(cells))
-        for cells in (list(zip(row, widths, strict=True)) for row in rows)
     ]
     outside = [f"  - {name}: published exactly" for name in ledger.invariants[:_SHOWN]]
     if len(ledger.invariants) > _SHOWN:
         outside.append(f"  - and {len(ledger.invariants) - _SHOWN} more")
     return "\n".join(
         [
-            f"Privacy ledger: {_TITLES[ledger.measure]} = {_short(ledger.total)}",
-            f"{noise} noise; budget {_short(ledger.budget)}",
+            f"Privacy ledger: {_TITLES[ledger.measure]} = {short(ledger.total)}",
+            f"{noise} noise; budget {short(ledger.budget)}",
             "",
-            *table,
-            f"  total ({_SUMS[ledger.neighbors]}): {_short(ledger.total)}",
+            *table(rows),
+            f"  total ({_SUMS[ledger.neighbors]}): {short(ledger.total)}",
             "",
             "Assumes:",
             *(f"  - {text}" for text in ledger.assumptions),

@@ -1,0 +1,250 @@
+"""Fourth cumulants of consistent values, exactly: how far from normal their errors are.
+
+Cumulants of independent variables add up, and a factor w takes the fourth one w^4 times. So what
+is needed is a recursion in which everything is a sum of independent parts: the noise at and below
+a node, and the noise elsewhere.
+
+Arrays are by position. ``kappa`` holds the fourth cumulant of each measurement's noise, or is
+None where all are equal (and count as one); then so do the variances, ``q``, ``gain`` and
+``carry`` are None, and the weights follow from ``t``.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gmtree._kernels._jit import kernel
+
+
+@kernel
+def _weights(t, gain, carry, r):
+    """Weights of a node's own measurement and of its children's sum."""
+    if gain is None:
+        carry_r = 1.0 / (1.0 + t[r])
+        return t[r] * carry_r, carry_r
+    return gain[r], carry[r]
+
+
+@kernel
+def _share(q, t, r, p):
+    """k = q / t_p: what r takes of a difference at its parent."""
+    if q is not None:
+        return q[r] / t[p] if t[p] > 0.0 else 0.0
+    return (t[r] / (1.0 + t[r]) if r < t.size else 1.0) / t[p]
+
+
+@kernel
+def _noise(kappa, r):
+    return 1.0 if kappa is None else kappa[r]
+
+
+@kernel
+def _fourth(x):
+    return (x * x) * (x * x)
+
+
+@kernel
+def collect(parent, t, gain, carry, kappa, below, inside, start, stop):
+    """Z_i = g^4 kappa_i + h^4 sum of Z_c: fourth cumulants of what is known from below.
+
+    Z goes into `below`, the sums over children into `inside`, which holds zeros on entry;
+    children before parents.
+    """
+    r = np.uint64(stop)
+    while r > np.uint64(start):
+        r -= np.uint64(1)
+        z = _noise(kappa, r)
+        if r < t.size:
+            g, h = _weights(t, gain, carry, r)
+            z = _fourth(g) * z + _fourth(h) * inside[r]
+        below[r] = z
+        if r > np.uint64(0):
+            inside[parent[r]] += z
+
+
+@kernel
+def spread_root(t, gain, carry, kappa, lean, outside):
+    """lean = h and outside = g^4 kappa at the root."""
+    g, h = _weights(t, gain, carry, 0)
+    lean[0] = h
+    outside[0] = _fourth(g) * _noise(kappa, 0)
+
+
+@kernel
+def spread(parent, q, t, gain, carry, kappa, below, inside, lean, outside, start, stop):
+    """Fourth cumulants of the consistent values, in place of Z in `below`.
+
+    The final value of c below p is ``z_c + k (x_p - b_p)``, and x_p is `lean_p` times b_p plus
+    what does not come through the children. So z_c has weight ``1 + k (lean_p - 1)`` in x_c, its
+    siblings ``k (lean_p - 1)``, and the noise outside p has k times its weight in x_p.
+    """
+    for r in range(np.uint64(start), np.uint64(stop)):
+        p = parent[r]
+        k = _share(q, t, r, p)
+        step = k * (lean[p] - 1.0)
+        elsewhere = _fourth(step) * max(inside[p] - below[r], 0.0) + _fourth(k) * outside[p]
+        below[r] = _fourth(1.0 + step) * below[r] + elsewhere
+        if r < t.size:
+            g, h = _weights(t, gain, carry, r)
+            lean[r] = h * (1.0 + step)
+            outside[r] = _fourth(g * (1.0 + step)) * _noise(kappa, r) + elsewhere
+
+
+# --------------------------------------------------------------------------- sums over ranges
+
+
+@kernel
+def family_sums(start, child, rank, x, sums):
+    """Running sums of x along each list of children; x by position, lists by node."""
+    for i in range(start.size - 1):
+        total = 0.0
+        for k in range(start[i], start[i + 1]):
+            total += x[rank[child[k]]]
+            sums[k] = total
+
+
+@kernel
+def _stretch(sums, begin, first, stop):
+    """The sum over places `first` to ``stop - 1`` of the list that begins at `begin`."""
+    if first >= stop:
+        return 0.0
+    return max(sums[stop - 1] - (sums[first - 1] if first > begin else 0.0), 0.0)
+
+
+class Climb(NamedTuple):
+    """What sums over ranges need to know of a tree; lists of children are by node.
+
+    `shares` and `fourths` are running sums of k and of Z along the lists, `place` says where in
+    them a node stands.
+    """
+
+    parent: Any
+    order: Any
+    rank: Any
+    q: Any
+    t: Any
+    gain: Any
+    carry: Any
+    kappa: Any
+    below: Any
+    start: Any
+    place: Any
+    shares: Any
+    fourths: Any
+
+
+@kernel
+def shares(parent, q, t, out):
+    """k of all nodes; that of the root is 0."""
+    out[0] = 0.0
+    for r in range(1, parent.size):
+        out[r] = _share(q, t, r, parent[r])
+
+
+@kernel
+def _beside(sums, s, i, c, left, right):
+    """Running sums over the siblings left and right of c, times `left` and `right`."""
+    total = 0.0
+    if left != 0.0:
+        total += left * _stretch(sums, s.start[i], s.start[i], s.place[c])
+    if right != 0.0:
+        total += right * _stretch(sums, s.start[i], s.place[c] + 1, s.start[i + 1])
+    return total
+
+
+@kernel
+def _step_up(s, c, weight, left, right):
+    """W of the parent, where siblings left and right of c have weights `left` and `right`."""
+    p = s.parent[s.rank[c]]
+    own = weight * _share(s.q, s.t, s.rank[c], p)
+    return own + _beside(s.shares, s, s.order[p], c, left, right)
+
+
+@kernel
+def _own(s, i, e, w):
+    """Fourth cumulant of i's own noise with weight e on z_i, and what of e - W reaches below."""
+    r = s.rank[i]
+    g, h = _weights(s.t, s.gain, s.carry, r)
+    return _fourth(g * e) * _noise(s.kappa, r), h * e - w
+
+
+@kernel
+def _descend(s, i, e, w, path, weight, size, left, right):
+    """Down a path from i, whose z has weight e: fourth cumulants beside it, and e at its end."""
+    total = 0.0
+    for j in range(size - 1, -1, -1):
+        c = path[j]
+        fourth, base = _own(s, i, e, w)
+        beside_left, beside_right = _fourth(base + left), _fourth(base + right)
+        total += fourth + _beside(s.fourths, s, i, c, beside_left, beside_right)
+        w = weight[j]
+        e = base + w
+        i = c
+    return total, i, e, w
+
+
+@kernel
+def range_fourths(s, leaves, ranges, path, weight, out):
+    """Fourth cumulants of sums over ranges of leaves.
+
+    Upward, from both ends: the sum is ``W_u x_u + sum over children of (w_c - W_u) z_c`` plus the
+    like further down, with ``W_u = sum k_c w_c``. Downward then the weight e of each z in all of
+    it: ``e_c = w_c - W_u + h_u e_u``. Children off the two paths have weights w of 1 or 0.
+
+    `path` and `weight` have three rows to note the nodes of the paths and their weights: from the
+    first leaf and from the last to below where they meet, and from there to below the root.
+    """
+    for m in range(out.size):
+        a = leaves[ranges[m, 0]]
+        b = leaves[ranges[m, 1] - 1]
+        w_a, w_b = 1.0, 1.0
+        n_a, n_b, n_top = 0, 0, 0
+        while a != b:
+            r_a = s.parent[s.rank[a]]
+            r_b = s.parent[s.rank[b]]
+            # The parent with the larger position is not the one where the paths meet.
+            if r_a >= r_b:
+                path[0, n_a], weight[0, n_a] = a, w_a
+                n_a += 1
+            if r_b >= r_a:
+                path[1, n_b], weight[1, n_b] = b, w_b
+                n_b += 1
+            if r_a == r_b:
+                w_a = _step_up(s, a, w_a, 0.0, 0.0) + _step_up(s, b, w_b, 0.0, 0.0)
+                between = s.place[a] + 1
+                a = s.order[r_a]
+                w_a += _stretch(s.shares, s.start[a], between, s.place[b])
+                b = a
+            elif r_a > r_b:
+                w_a = _step_up(s, a, w_a, 0.0, 1.0)
+                a = s.order[r_a]
+            else:
+                w_b = _step_up(s, b, w_b, 1.0, 0.0)
+                b = s.order[r_b]
+        while s.rank[a] > 0:
+            path[2, n_top], weight[2, n_top] = a, w_a
+            n_top += 1
+            w_a = _step_up(s, a, w_a, 0.0, 0.0)
+            a = s.order[s.parent[s.rank[a]]]
+        total, i, e, w = _descend(s, a, w_a, w_a, path[2], weight[2], n_top, 0.0, 0.0)
+        if n_a == 0:
+            # A single leaf.
+            out[m] = total + _fourth(e) * s.below[s.rank[i]]
+            continue
+        a = path[0, n_a - 1]
+        b = path[1, n_b - 1]
+        fourth, base = _own(s, i, e, w)
+        out_in = _fourth(base)
+        total += fourth + _beside(s.fourths, s, i, a, out_in, 0.0)
+        total += _beside(s.fourths, s, i, b, 0.0, out_in)
+        between = _stretch(s.fourths, s.start[i], s.place[a] + 1, s.place[b])
+        total += _fourth(base + 1.0) * between
+        for side in range(2):
+            size = (n_a, n_b)[side] - 1
+            w = weight[side, size]
+            left, right = float(side), 1.0 - side
+            part, i, e, _ = _descend(
+                s, path[side, size], base + w, w, path[side], weight[side], size, left, right
+            )
+            total += part + _fourth(e) * s.below[s.rank[i]]
+        out[m] = total

@@ -1,0 +1,109 @@
+"""The expected error of a release as a function of the variance of each level, with its gradient.
+
+Nodes with the same depth and alike subtrees are one *class*: what is known from below is the same
+for all of them. Classes are numbered children first, the root last; class i has edges ``first[i]``
+to ``first[i + 1]`` to the classes of its children, ``times`` of each. The errors below a node are a
+linear function of its own: with P_i the variance of its final value,
+
+    sum of weight_j P_j over the subtree of i = alpha_i + beta_i P_i,
+
+which makes one upward pass of everything.
+"""
+
+import numpy as np
+
+from gmtree._kernels._jit import kernel
+
+
+@kernel
+def expected_error(first, child, times, level, exact, weight, s, q, t, r, alpha, beta):
+    """alpha + beta q at the root.
+
+    ``t = sum q_c``, ``r = sum beta_c q_c^2``, ``q = s t / (s + t)``,
+    ``alpha = sum (alpha_c + beta_c q_c) - r / t``, ``beta = weight + r / t^2``.
+    """
+    for i in range(first.size - 1):
+        variance = 0.0 if exact[i] else s[level[i]]
+        t[i] = 0.0
+        r[i] = 0.0
+        alpha[i] = 0.0
+        beta[i] = weight[i]
+        if first[i] == first[i + 1]:
+            q[i] = variance
+            continue
+        for e in range(first[i], first[i + 1]):
+            c = child[e]
+            t[i] += times[e] * q[c]
+            r[i] += times[e] * beta[c] * q[c] * q[c]
+            alpha[i] += times[e] * (alpha[c] + beta[c] * q[c])
+        if t[i] > 0.0:
+            alpha[i] -= r[i] / t[i]
+            beta[i] += r[i] / (t[i] * t[i])
+        if variance == np.inf:
+            q[i] = t[i]
+        else:
+            q[i] = variance * (t[i] / (variance + t[i])) if variance > 0.0 else 0.0
+    root = first.size - 2
+    return alpha[root] + beta[root] * q[root]
+
+
+@kernel
+def error_gradient(
+    first, child, times, level, exact, s, q, t, r, beta, d_q, d_alpha, d_beta, out
+):  # fmt: skip
+    """Derivatives by the variance of each level: the same pass backwards, after it.
+
+    `d_q`, `d_alpha`, `d_beta` and `out` hold zeros on entry.
+    """
+    root = first.size - 2
+    d_alpha[root] = 1.0
+    d_beta[root] = q[root]
+    d_q[root] = beta[root]
+    for i in range(root, -1, -1):
+        variance = 0.0 if exact[i] else s[level[i]]
+        if first[i] == first[i + 1]:
+            if not exact[i]:
+                out[level[i]] += d_q[i]
+            continue
+        d_t = 0.0
+        inverse = 1.0 / t[i] if t[i] > 0.0 else 0.0
+        if variance == np.inf:
+            d_t = d_q[i]
+        elif variance > 0.0:
+            below = t[i] / (variance + t[i])
+            out[level[i]] += d_q[i] * below * below
+            d_t = d_q[i] * (1.0 - below) * (1.0 - below)
+        ratio = r[i] * inverse * inverse
+        d_t += d_alpha[i] * ratio - 2.0 * d_beta[i] * ratio * inverse
+        for e in range(first[i], first[i + 1]):
+            c = child[e]
+            k = q[c] * inverse
+            d_alpha[c] += times[e] * d_alpha[i]
+            d_beta[c] += times[e] * (d_alpha[i] * q[c] * (1.0 - k) + d_beta[i] * k * k)
+            d_q[c] += times[e] * (
+                d_t + beta[c] * (d_alpha[i] * (1.0 - 2.0 * k) + 2.0 * d_beta[i] * k * inverse)
+            )
+
+
+@kernel
+def longest_paths(first, child, times, level, exact, loss, reach, best, second):
+    """The largest sum of losses on a path down from each class, and where it goes.
+
+    `best` and `second` become the first steps of the two longest paths through different
+    children, -1 where there are none; two alike children count as different.
+    """
+    for i in range(first.size - 1):
+        best[i] = -1
+        second[i] = -1
+        for e in range(first[i], first[i + 1]):
+            c = child[e]
+            if best[i] < 0 or reach[c] > reach[best[i]]:
+                second[i] = best[i]
+                best[i] = c
+                if times[e] > 1.0:
+                    second[i] = c
+            elif second[i] < 0 or reach[c] > reach[second[i]]:
+                second[i] = c
+        reach[i] = 0.0 if exact[i] else loss[level[i]]
+        if best[i] >= 0:
+            reach[i] += reach[best[i]]
