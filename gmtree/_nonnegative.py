@@ -79,17 +79,26 @@ def lower_bounds(tree: Tree, nonnegative: bool, lower: Any) -> np.ndarray:
 
 
 def check_feasible(
-    tree: Tree, columns: Iterable[np.ndarray], variance: np.ndarray | None, bounds: np.ndarray
+    tree: Tree,
+    columns: Iterable[np.ndarray],
+    variance: np.ndarray | None,
+    bounds: np.ndarray,
+    tolerance: float,
 ) -> None:
-    """Refuse exactly known values below the least possible sum of their leaves."""
+    """Refuse exactly known values below the least possible sum of their leaves.
+
+    `tolerance` is how far sums may be rounded, relative to what they are made of.
+    """
     if variance is None or not (variance == 0).any():
         return
     s = tree.to_positions(variance)
-    for v in columns:
+    for column in columns:
+        v = np.ascontiguousarray(column, np.float64)
         least = np.zeros(tree.n)
         least[tree.rank[tree.leaves]] = bounds
         size = np.zeros(tree.n)
-        bad = kernels.least_sums(tree._position_parent, tree._order, v, s, least, size)
+        problem = (tree._position_parent, tree._order, _sweep.readonly(v), _sweep.readonly(s))
+        bad = kernels.least_sums(*problem, least, size, tolerance)
         if bad >= 0:
             i = int(tree.order[bad])
             check.fail(

@@ -194,7 +194,7 @@ class Consistency:
             # Contradictions between exact values show in a plain projection.
             self._project(v, np.empty_like(v))
         columns = v.reshape(self.tree.n, -1).T
-        check_feasible(self.tree, columns, self._variance, bounds)
+        check_feasible(self.tree, columns, self._variance, bounds, EXACT_TOLERANCE[v.dtype])
         passes = 0
         for column, result in zip(columns, out.reshape(self.tree.n, -1).T, strict=True):
             direct = result.dtype == np.float64 and result.flags.c_contiguous

@@ -457,6 +457,19 @@ def test_bounds_that_add_up_but_for_rounding():
     lower = [1e9, -1e9, 0.1]
     x = gm.consistent(STAR, [sum(lower) - 1e-8, 0, 0, 0], [0, 1, 1, 1], lower=lower)
     np.testing.assert_allclose(x[1:], lower, rtol=1e-15)
+    with pytest.raises(ValueError, match="node 0 is known exactly to be 0, "):
+        gm.consistent(STAR, [sum(lower) - 1e-1, 0, 0, 0], [0, 1, 1, 1], lower=lower)
+
+
+def test_known_sums_in_float32():
+    """A sum rounded to float32 may be below what it is the sum of."""
+    v = np.array([0, 3e6, 0.3, 0.3], np.float32)
+    v[0] = np.float32(3e6 + 0.5)
+    x = gm.consistent(STAR, v, [0, 0, 0, 1], nonnegative=True)
+    np.testing.assert_array_equal(x[:3], v[:3])
+    v[0] = np.float32(3e6)  # 0.3 less than its first two children
+    x = gm.consistent(STAR, v, [0, 0, 0, 1], nonnegative=True)
+    assert x[3] == 0
 
 
 # --------------------------------------------------------------------------- forms of input

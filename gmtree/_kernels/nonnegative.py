@@ -245,18 +245,18 @@ def write_leaves(state, out, start, stop):
 
 
 @kernel
-def least_sums(parent, order, v, variance, least, size):
+def least_sums(parent, order, v, variance, least, size, tolerance):
     """Least value a node can have: what is known exactly, else the sum of its children.
 
     `least` holds the bounds of the leaves, and zeros elsewhere; `size` zeros. Returns the last
-    position that is known exactly and cannot be, or -1. Sums may be rounded: `size` adds up
-    what they are made of, without signs.
+    position that is known exactly and cannot be, or -1. Sums may be rounded, relative to
+    `size`: what they are made of, without signs.
     """
     bad = -1
     for r in range(parent.size - 1, -1, -1):
         if variance[r] == 0.0:
             x = _value(order, v, r)
-            if least[r] - x > 1e-9 * size[r]:
+            if least[r] - x > tolerance * size[r]:
                 bad = r
             least[r] = x
         if r > 0:
