@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 import pytest
-import reference
 import reference_nonnegative as slow
 from hypothesis import given
 from hypothesis import strategies as st
@@ -172,11 +169,8 @@ def test_whole_but_for_rounding(how, noise):
         counts = tree.aggregate(rng.integers(-3, 4, tree.n_leaves))
         for _ in range(5):
             x = counts + noise * rng.standard_normal(tree.n)
-            k = rounded(tree, x, how, rng)
-            if how is True:
-                np.testing.assert_array_equal(k, counts)
-            # One can be off in so many draws only with a chance of about n times the noise.
-            np.testing.assert_array_equal(k, counts)
+            # At random, one is off with a chance of about the noise, if it is off by that.
+            np.testing.assert_array_equal(rounded(tree, x, how, rng), counts)
 
 
 def test_thirds_that_add_up():
@@ -305,10 +299,13 @@ def test_chances_below_a_whole_total(total):
     The same bound as above for ten means.
     """
     tree = gm.shapes.star(6)
-    for leaf_values in ([0.3, 0.9, 0.9, 0.7, 0.2], [0.9, 0.9, 0.3, 0.7, 0.2]):
+    sums = []
+    for leaf_values in ([0.3, 0.9, 0.9, 0.7, 0.2], [0.1, 0.4, 0.9, 0.7, 0.9]):
+        sums.append(sum(leaf_values))
         x = np.array([total, *leaf_values])
         found = simulate(tree, x, 4000, 10)
         assert np.abs(found[1:] - leaf_values).max() <= 0.05
+    assert min(sums) < 3 <= max(sums)
 
 
 def test_expectations_of_a_projection():
@@ -433,19 +430,6 @@ def test_bounds_that_are_not_whole():
     k = gm.consistent(STAR, [0.0, 0, 0, 0], lower=lower, integer=True)
     assert k.tolist() == [4, 1, 0, 3]
     assert np.all(k[1:] >= np.floor(lower))
-
-
-def test_exact_expectation_of_the_slow_twin():
-    """The ranges the twin starts from contain the value: floor and ceiling can be reached."""
-    rng = np.random.default_rng(17)
-    tree = gm.shapes.random_recursive(60, rng)
-    x = tree.aggregate(rng.normal(0, 2, tree.n_leaves))
-    for i, (low, high) in slow.whole_ranges(tree.parent, x).items():
-        assert low <= Fraction(x[i]) <= high
-        assert high - low <= 1
-        below = reference.children(tree.parent, i)
-        if below:
-            assert sum(np.floor(x[below])) <= high
 
 
 # --------------------------------------------------------------------------- large trees
