@@ -11,7 +11,7 @@ from gmtree._version import __version__
 
 # Each of these modules adds one subcommand, by a function `add_parser(subparsers)` that sets
 # `run`, a function from the parsed arguments to the exit status.
-SUBCOMMANDS = ("gmtree.bench", "gmtree.privacy._cli")
+SUBCOMMANDS = ("gmtree.demo", "gmtree.privacy._cli", "gmtree.info", "gmtree.bench")
 
 # Exit status of a program that was interrupted, by the convention of shells.
 INTERRUPTED = 130
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(argv)
     try:
         return int(args.run(args))
-    except (OSError, ValueError) as error:
+    except (ImportError, OSError, ValueError) as error:
         print(f"gmtree: error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

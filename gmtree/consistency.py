@@ -525,9 +525,8 @@ class Consistency:
                 self._collect(run, _sweep.readonly(v), b)
         t, gain, carry = self._weights
         own = self.tree.to_positions(v)[: self.tree.n_internal]
-        if gain is None or carry is None:
-            z = (own * t + b) / (1 + t)
-        else:
+        z = (own * t + b) / (1 + t)
+        if gain is not None and carry is not None:
             z = gain * own + carry * b
         self._kept = _Kept(v, z, b)
         return self

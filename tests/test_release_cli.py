@@ -12,8 +12,8 @@ import pytest
 
 import gmtree as gm
 from gmtree import cli
+from gmtree._rows import ROWS_PER_STEP
 from gmtree.privacy import noise, testing
-from gmtree.privacy._cli import _ROWS_PER_STEP
 
 TABLE = """\
 state,county,people
@@ -160,7 +160,7 @@ def test_unmeasured_counts_are_missing(folder):
 
 def test_many_rows(folder, monkeypatch):
     monkeypatch.setattr(noise, "SYSTEM", testing.SeededWords(2))
-    k = _ROWS_PER_STEP + 5
+    k = ROWS_PER_STEP + 5
     lines = [f"a{i % 3},{i}" for i in range(k)]
     (folder / "people.csv").write_text("\n".join(["state,county", *lines]))
     assert release() == 0

@@ -6,13 +6,13 @@ import argparse
 import csv
 import io
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gmtree._progress import Progress
+from gmtree._rows import ROWS_PER_STEP, Leaf, rows
 
 _DESCRIPTION = """\
 Publish the counts of a table with differential privacy.
@@ -26,9 +26,6 @@ Without --tree the leaves are those that occur in FILE, which says in public tha
 must then be in FILE whether or not it is empty. With --tree the leaves are those listed there.
 """
 # Rows between two looks at the clock.
-_ROWS_PER_STEP = 1 << 14
-
-Path_ = tuple[str, ...]
 
 
 def add_parser(subparsers: Any) -> None:
@@ -166,7 +163,7 @@ def _tree_and_counts(args: argparse.Namespace, levels: list[str]) -> tuple[Any, 
             file=sys.stderr,
         )
     else:
-        paths = list(dict.fromkeys(path for path, _ in _rows(args.tree, levels, None)))
+        paths = list(dict.fromkeys(path for path, _ in rows(args.tree, levels, None)))
         if not paths:
             raise ValueError(f"{args.tree} has no rows.")
         totals = _add_up(
@@ -186,12 +183,12 @@ def _add_up(
     path: Path,
     levels: list[str],
     count: str | None,
-    known: dict[Path_, int] | None,
+    known: dict[Leaf, int] | None,
     ignore_unknown: bool,
-) -> dict[Path_, int]:
+) -> dict[Leaf, int]:
     """Counts by leaf; of the leaves in `known` if that is given."""
-    totals: dict[Path_, int] = {} if known is None else known
-    for k, (leaf, number) in enumerate(_rows(path, levels, count), start=1):
+    totals: dict[Leaf, int] = {} if known is None else known
+    for k, (leaf, number) in enumerate(rows(path, levels, count), start=1):
         if known is not None and leaf not in known:
             if ignore_unknown:
                 continue
@@ -201,66 +198,6 @@ def _add_up(
             )
         totals[leaf] = totals.get(leaf, 0) + number
     return totals
-
-
-def _rows(path: Path, levels: list[str], count: str | None) -> Iterator[tuple[Path_, int]]:
-    """Leaf and count of each row. No message tells what is in a row."""
-    wanted = levels if count is None else [*levels, count]
-    read = {".csv": _csv_rows, ".parquet": _parquet_rows}.get(path.suffix.lower())
-    if read is None:
-        raise ValueError(f"FILE must end in .csv or .parquet, not {path.name!r}.")
-    for k, row in enumerate(read(path, wanted), start=1):
-        leaf = tuple(row[: len(levels)])
-        if not all(leaf):
-            raise ValueError(f"Row {k} of {path.name} lacks the label of a level.")
-        try:
-            yield leaf, 1 if count is None else int(row[-1])
-        except ValueError:
-            raise ValueError(
-                f"Row {k} of {path.name} has no whole number in column {count!r}."
-            ) from None
-
-
-def _csv_rows(path: Path, wanted: list[str]) -> Iterator[list[str]]:
-    with (
-        path.open("rb") as raw,
-        Progress(path.stat().st_size, f"reading {path.name}") as progress,
-    ):
-        reader = csv.reader(io.TextIOWrapper(raw, encoding="utf-8-sig", newline=""))
-        place = _places(path, next(reader, []), wanted)
-        for k, row in enumerate(reader, start=1):
-            if not row:
-                continue
-            if len(row) <= max(place):
-                raise ValueError(f"Row {k} of {path.name} has too few columns.")
-            yield [row[j] for j in place]
-            if k % _ROWS_PER_STEP == 0:
-                progress.advance(raw.tell() - progress.done)
-
-
-def _parquet_rows(path: Path, wanted: list[str]) -> Iterator[list[str]]:
-    from gmtree.privacy._storage import need_pyarrow
-
-    pa, parquet = need_pyarrow()
-    try:
-        file = parquet.ParquetFile(path)
-    except pa.ArrowException as error:
-        raise ValueError(f"{path.name} is no Parquet file ({error}).") from None
-    with file, Progress(file.metadata.num_rows, f"reading {path.name}") as progress:
-        _places(path, file.schema_arrow.names, wanted)
-        for batch in file.iter_batches(_ROWS_PER_STEP, columns=wanted):
-            table = [batch.column(name).to_pylist() for name in wanted]
-            for row in zip(*table, strict=True):
-                yield ["" if x is None else str(x) for x in row]
-            progress.advance(batch.num_rows)
-
-
-def _places(path: Path, names: list[str], wanted: list[str]) -> list[int]:
-    for name in wanted:
-        if names.count(name) != 1:
-            found = "twice" if name in names else f"not among {', '.join(map(repr, names))}"
-            raise ValueError(f"Column {name!r} of {path.name} must be there once; it is {found}.")
-    return [names.index(name) for name in wanted]
 
 
 # --------------------------------------------------------------------------- output
@@ -276,12 +213,12 @@ def _write_csv(made: Any, path: Path, level: float) -> None:
         text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
         writer = csv.writer(text)
         writer.writerow(table)
-        for start in range(0, made.tree.n, _ROWS_PER_STEP):
-            part = slice(start, start + _ROWS_PER_STEP)
+        for start in range(0, made.tree.n, ROWS_PER_STEP):
+            part = slice(start, start + ROWS_PER_STEP)
             listed = {name: column[part].tolist() for name, column in table.items()}
             for k in np.flatnonzero(missing[part]).tolist():
                 listed["noisy"][k] = None
             writer.writerows(zip(*listed.values(), strict=True))
-            progress.advance(_ROWS_PER_STEP)
+            progress.advance(ROWS_PER_STEP)
         text.flush()
         text.detach()
