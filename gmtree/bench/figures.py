@@ -24,12 +24,16 @@ class Line:
 
 @dataclass(frozen=True)
 class Panel:
-    """One part of a figure: lines, or where x holds names, bars stacked on each other."""
+    """One part of a figure: lines, or where x holds names, bars stacked on each other.
+
+    Axes of numbers are logarithmic, unless `from_zero` asks for a y axis that begins there.
+    """
 
     title: str
     x_label: str
     y_label: str
     lines: Sequence[Line]
+    from_zero: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,10 @@ def draw(figure: Figure, folder: Path) -> list[Path]:
     axes = canvas.subplots(1, len(figure.panels), squeeze=False)[0]
     for axis, panel in zip(axes, figure.panels, strict=True):
         _draw_panel(axis, panel)
+    # All panels show the same lines.
+    handles, labels = axes[0].get_legend_handles_labels()
+    columns = min(len(labels), 3 * len(figure.panels))
+    canvas.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize="small")
     files = [folder / f"{figure.name}.{kind}" for kind in ("png", "svg")]
     for file in files:
         canvas.savefig(file, dpi=150)
@@ -65,13 +73,20 @@ def _draw_panel(axis: Any, panel: Panel) -> None:
         _stack_bars(axis, panel)
     else:
         _draw_lines(axis, panel)
-    axis.legend(fontsize="small")
 
 
 def _draw_lines(axis: Any, panel: Panel) -> None:
+    from matplotlib.ticker import NullFormatter
+
     for k, line in enumerate(panel.lines):
         axis.plot(line.x, line.y, marker=MARKERS[k % len(MARKERS)], markersize=4, label=line.label)
-    axis.set(xscale="log", yscale="log")
+    axis.set_xscale("log")
+    if panel.from_zero:
+        axis.set_ylim(bottom=0)
+    else:
+        axis.set_yscale("log")
+    # Between powers of ten, numbers would run into each other.
+    axis.xaxis.set_minor_formatter(NullFormatter())
     axis.grid(alpha=0.3)
 
 

@@ -15,21 +15,28 @@ from gmtree.bench.figures import Figure, Line, Panel
 from gmtree.bench.report import Check, Column, Report, Table
 from gmtree.bench.settings import Settings
 from gmtree.bench.timing import best_time, time_of
-from gmtree.consistency import Consistency
+from gmtree.consistency import Consistency, consistent
 from gmtree.tree import Tree
 
 Algorithm = Callable[[Tree, np.ndarray], object]
 
-GMC, TOTAL = "GMC", "total"
-COMPILED: dict[str, Algorithm] = {"PrivTrie": baselines.privtrie, "Boosting": baselines.boosting}
+FROM_PARENTS, GMC, TOTAL = "GMC from parents", "GMC", "total"
+COMPILED: dict[str, Algorithm] = {
+    GMC: consistent,
+    "PrivTrie": baselines.privtrie,
+    "Boosting": baselines.boosting,
+}
 RECURSIVE: dict[str, Algorithm] = {
     "recursive PrivTrie": baselines.privtrie_recursive,
     "recursive Boosting": baselines.boosting_recursive,
 }
 
+ALGORITHMS = (FROM_PARENTS, *COMPILED, *RECURSIVE)
+
 # Lists of Python numbers: bytes a node, and the longest that one of these calls may take.
 RECURSIVE_BYTES = 400
-RECURSIVE_SECONDS, RECURSIVE_SECONDS_QUICK = 300.0, 2.0
+RECURSIVE_SECONDS, RECURSIVE_SECONDS_QUICK = 60.0, 2.0
+WORTH_REPEATING = 0.5
 
 # What full GMC promises against the recursive algorithms, on the whole census.
 LEAST_SPEED_UP = 100.0
@@ -60,14 +67,15 @@ def run(settings: Settings) -> Report:
             "time per node, slowest over fastest size", max(per_node) / min(per_node), MOST_SPREAD
         )
     )
-    lines = [Line(GMC, _column(table, "nodes"), per_node)]
+    lines = [Line(FROM_PARENTS, _column(table, "nodes"), per_node)]
+    panel = Panel("", "nodes", "ns per node", lines, from_zero=True)
     report.figures = [
         Figure("scale", "Running time against size", panels),
-        Figure("per_node", "Time per node", [Panel("GMC", "nodes", "ns per node", lines)]),
+        Figure("per_node", "Time per node", [panel]),
     ]
     report.notes.append(
-        "GMC begins with an array of parents and includes all it does: ordering the tree, "
-        "construction and\npost-processing. The others are given the tree."
+        "'GMC from parents' includes ordering the tree; all others are given the tree, and GMC "
+        "then does\nconstruction and post-processing."
     )
     return report
 
@@ -76,7 +84,7 @@ def run(settings: Settings) -> Report:
 
 
 def _time_parts(name: str, settings: Settings, progress: Progress) -> Table:
-    times = [Column(algorithm, ",.2f") for algorithm in (GMC, *COMPILED, *RECURSIVE)]
+    times = [Column(algorithm, ",.2f") for algorithm in ALGORITHMS]
     columns = [Column("part"), Column("nodes", ",d"), *times]
     table = Table(f"{data.TITLES[name]}: milliseconds", columns)
     clock = RecursiveClock(RECURSIVE_SECONDS_QUICK if settings.quick else RECURSIVE_SECONDS)
@@ -105,20 +113,27 @@ class RecursiveClock:
         self.per_node: dict[str, float] = {}
 
     def time(self, name: str, algorithm: Algorithm, tree: Tree, v: np.ndarray) -> float | None:
-        """Seconds, once; None where it would take too long or too much memory."""
+        """Seconds, of one call if it is long; None where it takes too long or too much memory."""
         too_long = self.per_node.get(name, 0.0) * tree.n > self.most_seconds
         if too_long or RECURSIVE_BYTES * tree.n > _memory.limit():
             return None
         seconds = time_of(lambda: algorithm(tree, v))
+        if seconds < WORTH_REPEATING:
+            seconds = min(seconds, best_time(lambda: algorithm(tree, v), 2))
         self.per_node[name] = seconds / tree.n
         return seconds
 
 
 def _speed_ups(table: Table) -> list[Check]:
     """GMC against the recursive algorithms on the largest part, where these finished."""
-    gmc = _column(table, GMC)[-1]
+    gmc = _column(table, FROM_PARENTS)[-1]
     return [
-        Check(f"Census2010: {name} over GMC", times[-1] / gmc, LEAST_SPEED_UP, at_least=True)
+        Check(
+            f"Census2010: {name} over {FROM_PARENTS}",
+            times[-1] / gmc,
+            LEAST_SPEED_UP,
+            at_least=True,
+        )
         for name in RECURSIVE
         if len(times := _column(table, name)) == len(table.rows)
     ]
@@ -135,7 +150,7 @@ def _panel(title: str, table: Table) -> Panel:
     # Those that stop short stop at the larger end.
     lines = [
         Line(name, nodes[: len(times)], times)
-        for name in (GMC, *COMPILED, *RECURSIVE)
+        for name in ALGORITHMS
         if (times := _column(table, name))
     ]
     return Panel(title, "nodes", "milliseconds", lines)

@@ -19,7 +19,7 @@ from gmtree.tree import Tree
 ORDER, THETA, POST = "order", "theta", "post-processing"
 NONNEGATIVE, INTEGER = "non-negative", "and integer"
 STAGES = (ORDER, THETA, POST)
-NUMBERINGS = ("level by level", "shuffled")
+NUMBERINGS = ("level by level", "at random")
 
 
 def run(settings: Settings) -> Report:
