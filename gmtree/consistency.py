@@ -33,9 +33,20 @@ EXACT_TOLERANCE = {np.dtype(np.float64): 1e-11, np.dtype(np.float32): 1e-6}
 
 
 class ProjectionInfo(NamedTuple):
-    """How a projection went.
+    """How a projection went; for several columns at once, the worst of each number.
 
-    For several columns at once, `passes`, `at_bound` and `violation` are those of the worst.
+    Attributes
+    ----------
+    passes : int
+        How often leaves below their bounds were looked for; all but the first touch only what
+        has changed.
+    at_bound : int
+        Leaves at their bounds.
+    violation : float
+        Largest distance by which a condition of optimality is missed, in units of values. It is
+        found from the result alone, in two sweeps: how far any leaf would still move if it could
+        trade with the total or with another leaf, and whether sums, bounds and exactly known
+        values are kept.
     """
 
     passes: int
@@ -140,14 +151,29 @@ class Consistency:
         out : array, optional
             Where to put the result. It may be `noisy`.
         return_info : bool
-            Also return a `ProjectionInfo`: passes, leaves at their bound, and the largest
-            violation of the optimality conditions, computed independently of the solution.
+            Also return a `ProjectionInfo`: passes, leaves at their bounds, and the largest
+            violation of the conditions of optimality.
         rng : optional
             Random generator or seed for ``integer="random"``.
 
         Returns
         -------
         array of the shape of `noisy`, or (array, info)
+
+        Notes
+        -----
+        The optimum with bounds is found by holding each leaf that falls below its bound at the
+        bound, for good, and solving again. That is exact, because a leaf below its bound is at
+        it in the optimum: written in the leaves, the problem has an ultrametric matrix, whose
+        inverse has no positive entry off the diagonal [1]_, and for such matrices a set of held
+        variables only ever grows [2]_. The proof is in ``gmtree/_nonnegative.py``.
+
+        References
+        ----------
+        .. [1] S. Martinez, G. Michon, J. San Martin, "Inverse of strictly ultrametric matrices
+           are of Stieltjes type", SIAM J. Matrix Anal. Appl. 15 (1994).
+        .. [2] R. Chandrasekaran, "A special case of the complementary pivot problem", Opsearch 7
+           (1970).
 
         Examples
         --------
