@@ -31,14 +31,14 @@ limit depends on how their variances grow. That does no harm: with H held there 
 optimum, and the next solution starts from H anew.
 
 How much work it is. When leaves are held, the others together give up at most what those lacked;
-what the next ones lack is the part of it that falls on them. In a star where the leaves not held
-have the variance t together, leaves with a share f of t lack at most f times what the ones before
-did, and leave (1 - f) t: the product of both falls to a quarter or less. Whole passes behave
-alike, so their number grows with the logarithm of the range of values and variances, not with the
-tree. And a pass is not a whole sweep: each node remembers from which point on a leaf under it
-falls below its bound, only the paths to such leaves are entered, and only there is anything
-computed anew. A leaf is held once, so all passes together enter at most as many nodes as the held
-leaves have ancestors, each leaf counting its own.
+what the next ones lack is the part of it that falls on them. In a star where the root and the
+leaves not held have the variance t together, leaves with a share f of t lack at most f times what
+the ones before did, and leave (1 - f) t: the product of both falls to a quarter or less, and the
+number of rounds to the logarithm of the range of values and variances. Passes over other trees were
+found to be as few. And a pass is not a whole sweep: each node remembers from which point on a
+leaf under it falls below its bound, only the paths to such leaves are entered, and only there is
+anything computed anew. A leaf is held once, so all passes together enter at most as many nodes as
+the held leaves have ancestors, each leaf counting its own.
 
 References
 ----------
