@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +34,20 @@ _ARRAYS = ("parent", "noisy", "exact", "labels")
 # What they are called among the columns of a Parquet file.
 _COLUMNS = {"parent": "parent", "noisy": "noisy", "exact": "exact", "labels": "stored_label"}
 _NEEDS_PYARROW = "Parquet files need pyarrow: pip install 'gmtree[frames]'."
+
+# What the readers of archives and tables raise where bytes are not as they should be; among the
+# runtime errors are "encrypted" and "not supported", which one wrong bit can say.
+_UNREADABLE = (
+    EOFError,
+    LookupError,
+    OSError,
+    OverflowError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 Arrays = dict[str, np.ndarray]
 Parts = tuple[Tree, np.ndarray, Ledger, np.ndarray | None, bool, bool]
@@ -68,6 +83,8 @@ def load(path: str | os.PathLike[str]) -> Parts:
         arrays, header = read(stream)
     if header.get("format") != FORMAT:
         _refuse(f"its format is {header.get('format')!r}, not {FORMAT!r}")
+    if any(array.dtype == object for array in arrays.values()):
+        _refuse("it has missing entries: it is damaged")
     if header.get("checksum") != _checksum(arrays, header):
         _refuse("its checksum is wrong: it is damaged")
     try:
@@ -207,7 +224,7 @@ def _read_npz(stream: IO[bytes]) -> tuple[Arrays, dict[str, Any]]:
         with np.load(stream, allow_pickle=False) as file:
             arrays = {name: file[name] for name in _ARRAYS if name in file}
             header = json.loads(file["header"].tobytes())
-    except (KeyError, ValueError, EOFError, OSError, TypeError, zipfile.BadZipFile) as error:
+    except _UNREADABLE as error:
         _refuse(f"it cannot be read ({error})")
     return arrays, _mapping(header)
 
@@ -256,7 +273,7 @@ def _read_parquet(stream: IO[bytes]) -> tuple[Arrays, dict[str, Any]]:
         arrays = {a: table[b].to_numpy() for a, b in stored.items()}
         if "labels" in arrays and header["labels"]["dtype"][1] == "U":
             arrays["labels"] = arrays["labels"].astype(header["labels"]["dtype"])
-    except (KeyError, TypeError, ValueError, OSError, IndexError, pa.ArrowException) as error:
+    except (*_UNREADABLE, pa.ArrowException) as error:
         _refuse(f"it cannot be read ({error})")
     return arrays, header
 

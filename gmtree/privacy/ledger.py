@@ -445,6 +445,8 @@ def _level_names(tree: Tree) -> list[str | None]:
 
 def _measured_nodes(tree: Tree, exact: np.ndarray | None) -> list[int]:
     """Number of nodes per level that are not exact."""
+    if exact is None and tree._has_even_depth():
+        return np.diff(tree._level_start).tolist()
     depth = tree.depth if exact is None else tree.depth[~exact]
     return np.bincount(depth, minlength=tree.height + 1)[1:].tolist()
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gmtree import _sweep
 from gmtree import _validate as check
 from gmtree.consistency import Consistency
 from gmtree.privacy import _intervals, noise
@@ -21,8 +22,11 @@ from gmtree.privacy.ledger import Allocation, Ledger, allocate
 from gmtree.privacy.planning import Plan
 from gmtree.tree import Tree
 
-# Sums of counts stay below this. With as much room for noise, all are exact in float64.
-LARGEST_SUM = 1 << 52
+# Sums of counts, times the height, stay below this, and so does noise: rounding errors of the two
+# sweeps, each some 2^-53 of a value per level, then stay below one quarter.
+_LARGEST = 1 << 50
+# Draws at a time: few enough to stay in the cache until they are added.
+_DRAWS = 1 << 18
 # Noise exceeds so many times its scale with a probability below exp(-64).
 _REACH = 64
 
@@ -64,8 +68,9 @@ def release(
         Whole numbers, with exact sums.
     max_count : int, optional
         Public bound: larger counts are cut off (and negative ones raised to 0). By default, and
-        at most, 2^52 divided by the number of leaves. Not with ``neighbors="change_one"``, where
-        the total is public and must be at most 2^52.
+        at most, 2^50 divided by the height and by the number of leaves. Not with
+        ``neighbors="change_one"``, where the total is public and is what must be at most 2^50
+        divided by the height.
     threads : int, optional
         As in :class:`Consistency`.
 
@@ -98,7 +103,7 @@ def release(
     own = _whole_counts(tree, counts)
     most = _largest_count(tree, neighbors, max_count)
     if neighbors == "change_one":
-        _check_total(own)
+        _check_total(tree, own)
     options = _options(tree, allocation.ledger, nonnegative, integer)
     # Refuses scales that leave a value undetermined: before anything is spent.
     post = _post(tree, allocation.ledger, allocation.exact, threads)
@@ -345,31 +350,49 @@ class Release:
 
 def _measure(tree: Tree, counts: np.ndarray, allocation: Allocation, most: int) -> np.ndarray:
     """Counts with noise, 0 where not measured."""
-    # Before any count is touched: what fails here, for want of memory say, fails without them.
-    noisy = _draw(tree, allocation)
-    truth = tree.aggregate(_cut_off(counts, most))
-    measured = _measured(tree, allocation.ledger, allocation.exact)
-    if measured is not None:
-        truth[~measured] = 0
-    # Sums wrap around like the noise: the result is a function of the exact noisy counts.
-    noisy += truth
+    noisy = np.zeros(tree.n, np.int64)
+    try:
+        _add_up(tree, counts, most, noisy)
+        measured = _measured(tree, allocation.ledger, allocation.exact)
+        if measured is not None:
+            noisy[~measured] = 0
+        _add_noise(tree, allocation, noisy)
+    except BaseException:
+        # Whoever shows the variables of this function when an error occurs must not show counts.
+        noisy.fill(0)
+        raise
     return noisy
 
 
-def _draw(tree: Tree, allocation: Allocation) -> np.ndarray:
-    """Independent noise for every node; none where not measured or exact."""
+def _add_up(tree: Tree, counts: np.ndarray, most: int, out: np.ndarray) -> None:
+    """Counts of all nodes, those of the leaves cut off; `out` holds zeros on entry."""
+    leaves = tree._leaf_index
+    if isinstance(leaves, slice) and counts.dtype == np.int64:
+        np.clip(counts, 0, most, out=out[leaves])
+    else:
+        out[leaves] = _cut_off(counts, most)
+    _sweep.accumulate(tree._natural_layout, out, out)
+
+
+def _add_noise(tree: Tree, allocation: Allocation, out: np.ndarray) -> None:
+    """Independent noise at every node that is measured and not exact.
+
+    Sums wrap around like the noise: the result is a function of the exact noisy counts.
+    """
     scales, exact, ledger = allocation
     sample = getattr(noise, ledger.mechanism)
     distinct = {scale for scale in scales if scale is not None}
     if len(distinct) == 1 and exact is None and None not in scales:
-        return sample(distinct.pop(), tree.n)
-    out = np.zeros(tree.n, np.int64)
+        (scale,) = distinct
+        for start in range(0, tree.n, _DRAWS):
+            part = out[start : start + _DRAWS]
+            part += sample(scale, part.size)
+        return
     for scale in distinct:
         chosen = np.array([s == scale for s in scales])[tree.depth - 1]
         if exact is not None:
             chosen &= ~exact
-        out[chosen] = sample(scale, int(np.count_nonzero(chosen)))
-    return out
+        out[chosen] += sample(scale, int(np.count_nonzero(chosen)))
 
 
 def _measured(tree: Tree, ledger: Ledger, exact: np.ndarray | None) -> np.ndarray | None:
@@ -428,19 +451,28 @@ def _largest_count(tree: Tree, neighbors: str, max_count: int | None) -> int:
                 "must be None with neighbors='change_one': where records move, a count that is "
                 "cut off would change the counts above it.",
             )
-        return LARGEST_SUM
-    largest = LARGEST_SUM // tree.n_leaves
+        return largest_sum(tree)
+    largest = max(1, largest_sum(tree) // tree.n_leaves)
     if max_count is None:
         return largest
     if check.count("max_count", max_count, least=1) > largest:
-        check.fail("max_count", f"must be at most 2^52 / {tree.n_leaves} leaves, not {max_count}.")
+        check.fail(
+            "max_count",
+            f"must be at most {largest} on this tree (2^50 / height / leaves), not {max_count}.",
+        )
     return int(max_count)
 
 
-def _check_total(counts: np.ndarray) -> None:
+def largest_sum(tree: Tree) -> int:
+    """The largest total with which all values are exact enough to be rounded."""
+    return max(1, _LARGEST // tree.height)
+
+
+def _check_total(tree: Tree, counts: np.ndarray) -> None:
     """Refuse a total out of bounds where it is public."""
-    if np.sum(_cut_off(counts, LARGEST_SUM), dtype=np.float64) > LARGEST_SUM:
-        check.fail("counts", "must add up to at most 2^52, the largest sum that is exact.")
+    most = largest_sum(tree)
+    if np.sum(_cut_off(counts, most), dtype=np.float64) > most:
+        check.fail("counts", f"must add up to at most {most} on this tree (2^50 / height).")
 
 
 def _options(tree: Tree, ledger: Ledger, nonnegative: Any, integer: Any) -> tuple[bool, bool]:
@@ -448,7 +480,7 @@ def _options(tree: Tree, ledger: Ledger, nonnegative: Any, integer: Any) -> tupl
         if not isinstance(value, (bool, np.bool_)):
             check.fail_type(name, f"must be True or False, not {value!r}.")
     largest = max(scale for scale in ledger.scales if scale is not None)
-    if integer and _REACH * largest * tree.n > LARGEST_SUM:
+    if integer and _REACH * largest * tree.n > largest_sum(tree):
         # Known beforehand, so that rounding never fails on account of what was drawn.
         check.fail("integer", f"must be False with noise as large as {float(largest):.3g}.")
     return bool(nonnegative), bool(integer)
