@@ -5,16 +5,15 @@ from __future__ import annotations
 import gmtree as gm
 from gmtree.bench.timing import copy_ratio
 
-from . import COPIES, unit
+from . import COPIES, LARGEST, NODES, unit
 
-SIZES = (1_000_000, 11_802_162)
 OBJECTIVES = ("nodes", "leaves")
 
 
 class Release:
     """From counts of leaves to whole, non-negative values with standard errors."""
 
-    params = (SIZES,)
+    params = (NODES,)
     param_names = ("nodes",)
     timeout = 600
 
@@ -41,7 +40,7 @@ class Release:
 class Shares:
     """The least expected error, before anything is spent."""
 
-    params = (SIZES[:1], OBJECTIVES)
+    params = (LARGEST, OBJECTIVES)
     param_names = ("nodes", "objective")
     timeout = 600
 
