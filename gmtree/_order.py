@@ -47,7 +47,8 @@ def canonical(argument: str, parent: np.ndarray, labels: np.ndarray | None) -> C
         pending = inner_count.copy()
         reached = kernels.heights_any_order(parent, child_count, pending, child, height)
         if reached < n_internal:
-            check.fail(argument, _describe_cycle(parent, pending, labels))
+            first = int(np.flatnonzero(pending)[0])
+            check.fail(argument, f"must have no cycle; {_describe_cycle(parent, first, labels)}.")
         end = pending
         end[:] = inner_count
     sizes = np.zeros(int(height[root]), dtype)
@@ -86,9 +87,13 @@ def _describe_roots(
     parent: np.ndarray, roots: int, root: int, other: int, labels: np.ndarray | None
 ) -> str:
     if roots == 0:
-        selves = np.flatnonzero(parent == np.arange(parent.size))
-        hint = f"; node {_name(selves[0], labels)} is its own parent" if selves.size else ""
-        return f"must have a root, a node with parent -1{hint}."
+        # Every node has a parent, so each path of parents ends in a cycle.
+        i, seen = 0, set()
+        while i not in seen:
+            seen.add(i)
+            i = int(parent[i])
+        root_is = "with parent -1" if labels is None else "without a parent"
+        return f"must have a root, a node {root_is}; {_describe_cycle(parent, i, labels)}."
     more = f" ({roots} nodes in all)" if roots > 2 else ""
     return (
         f"must have one root; nodes {_name(root, labels)} and {_name(other, labels)} "
@@ -96,13 +101,12 @@ def _describe_roots(
     )
 
 
-def _describe_cycle(parent: np.ndarray, pending: np.ndarray, labels: np.ndarray | None) -> str:
-    """The cycle through the first node that lies on one."""
-    first = int(np.flatnonzero(pending)[0])
+def _describe_cycle(parent: np.ndarray, first: int, labels: np.ndarray | None) -> str:
+    """The cycle through a node that lies on one."""
     cycle = np.empty(_CYCLE_SHOWN, dtype=parent.dtype)
     length = kernels.find_cycle(parent, first, cycle)
     if length == 1:
-        return f"must have no cycle; node {_name(first, labels)} is its own parent."
+        return f"node {_name(first, labels)} is its own parent"
     shown = " -> ".join(str(i) for i in cycle[:length])
     more = f" -> ... ({length} nodes)" if length > _CYCLE_SHOWN else f" -> {first}"
-    return f"must have no cycle; node {_name(first, labels)} is its own ancestor: {shown}{more}."
+    return f"node {_name(first, labels)} is its own ancestor: {shown}{more}"

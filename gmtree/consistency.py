@@ -147,6 +147,8 @@ class Consistency:
             are drawn so that each node's expectation is its optimum.
         lower : number or array of n_leaves, optional
             Bounds of the leaves, in the order of ``tree.leaves``, other than 0; -inf for none.
+            With `integer`, a bound that is not whole may be undercut by rounding down, as a
+            value known exactly that is not whole is rounded; whole ones are kept.
             Whole numbers may fall short of a bound that is none.
         out : array, optional
             Where to put the result. It may be `noisy`.
@@ -189,6 +191,8 @@ class Consistency:
         if integer:
             # Sums of float32 would be off by more than rounding to whole numbers can mend.
             v = v.astype(np.float64, copy=False)
+        if not isinstance(nonnegative, (bool, np.bool_)):
+            check.fail_type("nonnegative", f"must be True or False, not {nonnegative!r}.")
         bounded = nonnegative or lower is not None
         bounds = lower_bounds(self.tree, nonnegative, lower) if bounded else None
         dtype = np.int64 if integer else v.dtype
@@ -637,7 +641,9 @@ def consistency_bias(tree: Tree, values: Any) -> float:
     >>> gm.consistency_bias(gm.shapes.star(3), [10.0, 4.0, 3.0])
     3.0
     """
+    v = check.values("values", values, tree.n)
+    check.finite("values", v)
     if tree.n_internal == 0:
         return 0.0
-    difference = ConstraintMatrix(tree).T @ values
+    difference = ConstraintMatrix(tree).T @ v
     return float(np.sqrt(np.mean(np.square(difference, dtype=np.float64))))

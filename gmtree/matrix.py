@@ -262,16 +262,27 @@ class GenerationMatrix(TreeMatrix):
                 check.fail("out", "must not be given together with overwrite=True.")
             if not isinstance(v, np.ndarray):
                 check.fail_type("v", "must be a numpy array to be overwritten.")
+            if not v.flags.writeable:
+                check.fail("v", "must be writable to be overwritten.")
+            dtype = self._result_dtype(check.values("v", v, self.tree.n))
+            if v.dtype != dtype:
+                check.fail("v", f"must have dtype {dtype} to be overwritten, not {v.dtype}.")
             out = v
         growth = self.tree.n if sweep is _sweep.accumulate else self.tree.height
         return self._run(sweep, v, out, growth, in_place=True)
+
+    def _result_dtype(self, v: np.ndarray) -> np.dtype:
+        """Floating-point values keep their type; integers stay exact where there are no weights."""
+        if self.is_structure or v.dtype.kind == "f":
+            return v.dtype
+        return np.result_type(v, self.dtype)
 
     def _run(
         self, sweep: Any, v: Any, out: np.ndarray | None, growth: int, *, in_place: bool
     ) -> np.ndarray:
         given = v
         v = check.values("v", v, self.tree.n)
-        dtype = v.dtype if self.is_structure else np.result_type(v, self.dtype)
+        dtype = self._result_dtype(v)
         if v.dtype != dtype:
             v = v.astype(dtype)
         # The caller's own array is overwritten only where no copy had to be made of it.

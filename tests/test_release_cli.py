@@ -231,7 +231,7 @@ def test_tables_refused(folder, capsys, table, text):
         (("--shares", "1,2"), "out.csv", "'level_shares' must have one share per level (3)"),
         (("--shares", "most"), "out.csv", "'level_shares' must be a number"),
         (("--rho", "-1"), "out.csv", "'rho' must be above 0"),
-        (("--invariants", "city"), "out.csv", "must be a label of this tree, not 'city'"),
+        (("--invariants", "city"), "out.csv", "must name nodes or levels of the tree, not 'city'"),
         (("--max-count", "0"), "out.csv", "'max_count' must be at least 1"),
         (("--tree", "none.csv"), "out.csv", "none.csv"),
         (("--tree", "people.txt"), "out.csv", "FILE must end in .csv or .parquet"),

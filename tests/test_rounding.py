@@ -456,3 +456,10 @@ def test_a_million_nodes(large_shapes, name, nonnegative, how):
     assert not nonnegative or np.all(k >= 0)
     if how is True:
         np.testing.assert_array_equal(post.project(v, nonnegative=nonnegative, integer=True), k)
+
+
+def test_whole_bounds_and_whole_exact_values_are_kept():
+    known = gm.Consistency(STAR, variance=[0, 1, 1, 1])
+    k = known.project([7.0, 1.2, 2.9, 0.1], lower=[2.0, -np.inf, 1.0], integer=True)
+    assert k[0] == 7
+    assert np.all(k[1:] >= [2, -np.inf, 1])

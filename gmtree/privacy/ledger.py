@@ -471,7 +471,10 @@ def find_invariants(tree: Tree, invariants: Any) -> tuple[np.ndarray | None, tup
         if isinstance(item, (int, np.integer)) and not isinstance(item, bool):
             i = check.node_number("invariants", item, tree.n)
         else:
-            i = tree.node(item)
+            try:
+                i = tree.node(item)
+            except ValueError:
+                check.fail("invariants", f"must name nodes or levels of the tree, not {item!r}.")
         exact[i] = True
         named.append(f"node {i}" + ("" if tree.labels is None else f" {tree.path(i)!r}"))
     if not named:
