@@ -19,9 +19,11 @@ import numpy as np
 from gmtree import _validate as check
 from gmtree._kernels import sweeps
 
-# Below this many nodes a level is done by one thread: handing over a piece costs some
-# 20 microseconds, the time of about 20,000 nodes.
-SMALLEST_SHARED_LEVEL = 1 << 16
+# A shorter level is done by one thread: handing over a piece costs up to 50 microseconds, the
+# time of about as many thousand nodes.
+SMALLEST_SHARED_LEVEL = 1 << 18
+# Starting a thread costs several times that, so a few such levels must come together.
+SHARED_LEVELS_PER_SWEEP = 4
 # A sweep is bound by memory, which a few cores already use up.
 MOST_THREADS = 8
 
@@ -69,6 +71,8 @@ def segment_levels(level_start: np.ndarray, n_inner: int) -> tuple[tuple[int, in
     """Merge runs of short levels; keep each long level, and the first leaf, as a boundary."""
     sizes = np.diff(level_start)
     long = np.flatnonzero(sizes >= SMALLEST_SHARED_LEVEL)
+    if sizes[long].sum() < SHARED_LEVELS_PER_SWEEP * SMALLEST_SHARED_LEVEL:
+        long = long[:0]
     bounds = {1, n_inner, int(level_start[-1])}
     bounds.update(level_start[long].tolist(), level_start[long + 1].tolist())
     starts = sorted(b for b in bounds if b >= 1)

@@ -41,6 +41,8 @@ def test_segments_cover_all_but_the_root(parent, smallest):
     tree = shared_tree(parent, smallest)
     layout = tree._layout
     height = np.array(reference.heights(parent))[tree.order]
+    sizes = np.bincount(height)
+    enough = sizes[sizes >= smallest].sum() >= _sweep.SHARED_LEVELS_PER_SWEEP * smallest
     last = 1
     for start, stop, shared in layout.segments:
         assert start == last < stop
@@ -51,7 +53,7 @@ def test_segments_cover_all_but_the_root(parent, smallest):
         if shared:
             whole = np.flatnonzero(height == levels[0])
             assert [start, stop] == [whole[0], whole[-1] + 1]
-        assert shared == (len(set(levels)) == 1 and stop - start >= smallest)
+        assert shared == (enough and len(set(levels)) == 1 and stop - start >= smallest)
     assert last == tree.n
     assert layout.n == tree.n
     assert layout.n_inner == tree.n_internal
@@ -132,7 +134,7 @@ def test_threads_give_the_same_bits_on_named_shapes(n):
 
 
 def test_long_levels_are_shared_without_being_asked():
-    tree = gm.shapes.complete(4, 10)
+    tree = gm.shapes.complete(4, 11)
     assert any(shared for _, _, shared in tree._layout.segments)
     v = np.random.default_rng(1).standard_normal(tree.n)
     expected = results(tree, None, None, v, 1)
