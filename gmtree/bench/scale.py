@@ -35,8 +35,9 @@ ALGORITHMS = (FROM_PARENTS, *COMPILED, *RECURSIVE)
 
 # Lists of Python numbers: bytes a node, and the longest that one of these calls may take.
 RECURSIVE_BYTES = 400
-RECURSIVE_SECONDS, RECURSIVE_SECONDS_QUICK = 60.0, 2.0
-WORTH_REPEATING = 0.5
+RECURSIVE_SECONDS, RECURSIVE_SECONDS_QUICK = 60.0, 0.2
+# Shorter calls are repeated: the garbage collector may fall into one of them.
+WORTH_REPEATING = 0.02
 
 # What full GMC promises against the recursive algorithms, on the whole census.
 LEAST_SPEED_UP = 100.0
