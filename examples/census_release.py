@@ -20,16 +20,7 @@ import numpy as np
 
 import gmtree as gm
 
-LEVELS = (
-    "United States",
-    "State",
-    "County",
-    "County Subdivision",
-    "Place/Remainder",
-    "Census Tract",
-    "Block Group",
-    "Block",
-)
+LEVELS = gm.datasets.CENSUS_LEVELS
 
 
 def root_mean(squares: np.ndarray, level: np.ndarray) -> np.ndarray:

@@ -22,16 +22,7 @@ import numpy as np
 
 import gmtree as gm
 
-LEVELS = (
-    "United States",
-    "State",
-    "County",
-    "County Subdivision",
-    "Place/Remainder",
-    "Census Tract",
-    "Block Group",
-    "Block",
-)
+LEVELS = gm.datasets.CENSUS_LEVELS
 METHODS = ("noisy", "consistent", "non-negative", "whole numbers")
 # Blocks by the number of people who live there.
 SIZES = {"0": (0, 0), "1 to 9": (1, 9), "10 to 99": (10, 99), "100 and more": (100, np.inf)}

@@ -132,9 +132,7 @@ def propagate(
     root = _root(layout)
     out[root] = v[root] if node is None else v[root] / node[0]
     args = (layout.parent, layout.order, node, edge, readonly(v), out)
-    with team(layout, threads) as run:
-        for segment in layout.segments:
-            run(sweeps.propagate, args, segment)
+    _over_all(sweeps.propagate, args, layout, threads)
 
 
 def accumulate(
@@ -174,9 +172,7 @@ def multiply(
     root = _root(layout)
     out[root] = v[root] if node is None else v[root] * node[0]
     args = (layout.parent, layout.order, node, edge, readonly(v), out)
-    with team(layout, threads) as run:
-        for segment in layout.segments:
-            run(sweeps.multiply, args, segment)
+    _over_all(sweeps.multiply, args, layout, threads)
 
 
 def multiply_transposed(
@@ -197,9 +193,7 @@ def multiply_transposed(
         else:
             out[layout.order] = v[layout.order] * weight
     args = (layout.parent, layout.order, edge, readonly(v), out)
-    with team(layout, threads) as run:
-        for segment in layout.segments:
-            run(sweeps.multiply_transposed, args, segment)
+    _over_all(sweeps.multiply_transposed, args, layout, threads)
 
 
 Operation = Callable[[np.ndarray, np.ndarray], None]
@@ -267,6 +261,13 @@ def readonly(array: np.ndarray) -> np.ndarray:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+def _over_all(kernel: Callable[..., Any], args: tuple, layout: Layout, threads: int | None) -> None:
+    """One kernel over all positions but the root, parents first."""
+    with team(layout, threads) as run:
+        for segment in layout.segments:
+            run(kernel, args, segment)
 
 
 def _root(layout: Layout) -> int:

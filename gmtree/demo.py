@@ -15,17 +15,7 @@ import numpy as np
 
 from gmtree import _validate as check
 from gmtree._progress import Progress
-
-LEVELS = (
-    "United States",
-    "state",
-    "county",
-    "county subdivision",
-    "place",
-    "tract",
-    "block group",
-    "block",
-)
+from gmtree.datasets import CENSUS_LEVELS, census2010
 
 
 def add_parser(subparsers: Any) -> None:
@@ -44,7 +34,6 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    from gmtree.datasets import census2010
     from gmtree.privacy.release import release
 
     steps = Progress(4, "building a hierarchy")
@@ -94,7 +83,7 @@ def _table(tree: Any, errors: dict[str, np.ndarray], expected: np.ndarray) -> st
     head = ["level", "nodes", "noisy", "consistent", "expected", "non-negative whole"]
     rows = [head]
     columns = [errors["noisy"], errors["consistent"], expected, errors["non-negative whole"]]
-    for k, (name, size) in enumerate(zip(LEVELS, sizes, strict=True)):
+    for k, (name, size) in enumerate(zip(CENSUS_LEVELS, sizes, strict=True)):
         rows.append([name, f"{size:,}", *(f"{column[k]:.2f}" for column in columns)])
     widths = [max(len(row[j]) for row in rows) for j in range(len(head))]
     return "\n".join(
@@ -110,8 +99,8 @@ def _plot(errors: dict[str, np.ndarray], expected: np.ndarray, path: Path) -> No
     plt = check.optional("matplotlib.pyplot", "plot", "drawing a figure")
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
     for name, values in errors.items():
-        axes.plot(LEVELS, values, marker="o", label=name)
-    axes.plot(LEVELS, expected, "k--", label="consistent, expected")
+        axes.plot(CENSUS_LEVELS, values, marker="o", label=name)
+    axes.plot(CENSUS_LEVELS, expected, "k--", label="consistent, expected")
     axes.set_ylabel("root mean square error")
     axes.set_ylim(bottom=0)
     axes.tick_params(axis="x", rotation=30)

@@ -16,8 +16,8 @@ def test_demo_shows_error_by_level(capsys):
     assert cli.main(["demo", "--nodes", "3000", "--epsilon", "1/2"]) == 0
     out = capsys.readouterr().out
     assert "epsilon = 1/2" in out
-    rows = re.findall(r"^(block|state) +[\d,]+((?: +[\d.]+){4})$", out, flags=re.MULTILINE)
-    assert [name for name, _ in rows] == ["state", "block"]
+    rows = re.findall(r"^(Block|State) +[\d,]+((?: +[\d.]+){4})$", out, flags=re.MULTILINE)
+    assert [name for name, _ in rows] == ["State", "Block"]
     noisy, consistent, expected, whole = map(float, rows[1][1].split())
     # Laplace noise of scale 16, averaged over nearly 3,000 blocks: within a tenth.
     assert noisy == pytest.approx(16 * 2**0.5, rel=0.1)
