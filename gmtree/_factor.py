@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -14,11 +14,18 @@ from gmtree._kernels import consistency as kernels
 from gmtree._kernels import errors
 from gmtree.tree import Tree
 
+# Positive variances outside these could have reciprocals or sums that overflow.
+VARIANCE_RANGE = (1e-300, 1e300)
+# From this mean number of children on, summing a family in a register beats adding each child
+# to its parent in memory.
+LARGE_FAMILY = 6
+
 
 def variance_by_node(tree: Tree, variance: Any) -> tuple[float, np.ndarray | None]:
     """(scale, None) where all are equal, else (1, variance of each node).
 
-    Takes None, one number, one per node, or one per level from the root down.
+    Takes None, one number, one per node, or one per level from the root down. Numbers for each
+    node are looked at when they are used, and may be the caller's own.
     """
     if variance is None:
         return 1.0, None
@@ -31,50 +38,71 @@ def variance_by_node(tree: Tree, variance: Any) -> tuple[float, np.ndarray | Non
             f"must be one number, one per node ({tree.n}) or one per level ({tree.height}), "
             f"not have shape {a.shape}.",
         )
-    a = a.astype(np.float64)
-    if not a.min() >= 0:
-        per = "node" if a.shape == (tree.n,) else "level"
-        bad = np.flatnonzero(~(a.ravel() >= 0))
-        where = f"; {per} {bad[0] + (per == 'level')} has" if a.ndim else ", not"
-        check.fail("variance", f"must not be negative or NaN{where} {a.flat[bad[0]]}.")
-    if a.ndim == 0 and 0 < a < np.inf:
-        return float(a), None
+    a = np.ascontiguousarray(a, np.float64).reshape(a.shape)
     if a.shape == (tree.n,):
         return 1.0, a
+    _check_variances(a, "level")
+    if a.ndim == 0 and 0 < a < np.inf:
+        return float(a), None
     return 1.0, np.full(tree.n, a) if a.ndim == 0 else a[tree.depth - 1]
+
+
+def _check_variances(a: np.ndarray, per: str) -> None:
+    """Refuse what is no variance, naming the first node or level that has it."""
+    smallest, largest = VARIANCE_RANGE
+    bad = np.flatnonzero(~((a == 0) | (a == np.inf) | ((a >= smallest) & (a <= largest))))
+    if not bad.size:
+        return
+    worst = a.flat[bad[0]]
+    rule = "must not be negative or NaN"
+    if worst > 0:
+        rule = f"must be 0, inf or from {smallest} to {largest}"
+    where = f"; {per} {bad[0] + (per == 'level')} has" if a.ndim else ", not"
+    check.fail("variance", f"{rule}{where} {worst}.")
+
+
+def sum_leaves(
+    run: _sweep.Run, layout: _sweep.Layout, order: np.ndarray | None, v: np.ndarray, b: np.ndarray
+) -> None:
+    """Add up the leaves of each family of `v`, ordered as in `order`, into `b`, by position."""
+    for segment in reversed(layout.segments):
+        if segment[0] >= layout.n_inner:
+            families = v.ndim == 1 and _mean_family(layout, segment) >= LARGE_FAMILY
+            kernel = kernels.up_leaf_families if families else kernels.up_leaves
+            run(kernel, (layout.parent, order, v, b), segment)
+
+
+def _mean_family(layout: _sweep.Layout, segment: tuple[int, int, bool]) -> float:
+    """Mean number of siblings in a range of leaves."""
+    start, stop, _ = segment
+    return (stop - start) / (int(layout.parent[stop - 1]) - int(layout.parent[start]) + 1)
 
 
 @dataclass(frozen=True)
 class Factor:
-    """Weights of the sweeps, by position.
+    """What the sweeps need to know of the variances, by position.
 
     Attributes
     ----------
     t : array, per internal node
-        Sum of the variances with which the children are known from below.
-    q, gain, carry : arrays or None
-        Variance of z at all nodes; weights of a node's own measurement and of its children's
-        sum. None where all variances are equal.
-    q_below : array or None
-        `q`, but infinite where nothing is known from below; in `q` those nodes have their
-        even split.
+        Sum of the variances with which the children are known from below; infinite where that
+        is not known of some.
+    s : array or None
+        Variance of the measurement at each node. None where all are equal.
+    q : array or None
+        How nodes share differences, where some are known only together with their siblings.
     measured : array of bool or None
         Nodes (in the caller's numbering) with finite variance; None if that is all.
     exact : array of int
         Positions of nodes that are known exactly both by themselves and by their children.
-    has_undetermined : bool
-        Whether some nodes are known only together with their siblings.
     """
 
     tree: Tree
     t: np.ndarray
+    s: np.ndarray | None = None
     q: np.ndarray | None = None
-    gain: np.ndarray | None = None
-    carry: np.ndarray | None = None
-    q_below: np.ndarray | None = None
     measured: np.ndarray | None = None
-    exact: np.ndarray | None = None
-    has_undetermined: bool = False
+    exact: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
 
     @classmethod
     def equal(cls, tree: Tree, threads: int | None) -> Factor:
@@ -84,44 +112,45 @@ class Factor:
         with _sweep.team(layout, threads) as run:
             for segment in reversed(layout.segments):
                 if segment[0] >= layout.n_inner:
-                    run(kernels.factor_leaves, (layout.parent, None, t), segment)
+                    run(kernels.count_leaves, (layout.parent, t), segment)
                 else:
-                    run(kernels.factor_inner_equal, (layout.parent, t), segment)
+                    run(kernels.factor_inner, (layout.parent, None, t), segment)
         return cls(tree, _sweep.readonly(t))
 
     @classmethod
     def of(cls, tree: Tree, variance: np.ndarray, threads: int | None) -> Factor:
         """Each node with its own variance, given in the caller's numbering."""
-        layout, n_inner = tree._layout, tree.n_internal
-        q = variance.copy() if tree.is_canonical else tree.to_positions(variance)
-        t, gain, carry = np.zeros(n_inner), np.empty(n_inner), np.empty(n_inner)
-        all_measured = bool(variance.max() < np.inf)
-        exact_nodes = np.flatnonzero(q[:n_inner] == 0)
+        layout = tree._layout
+        s, t = np.empty(tree.n), np.zeros(tree.n_internal)
         with _sweep.team(layout, threads) as run:
+            some_missing, some_exact = _take(run, layout, variance, s)
+            s = _sweep.readonly(s)
+            sum_leaves(run, layout, None, s, t)
             for segment in reversed(layout.segments):
-                if segment[0] >= n_inner:
-                    run(kernels.factor_leaves, (layout.parent, q, t), segment)
-                else:
-                    run(kernels.factor_inner, (layout.parent, q, t, gain, carry), segment)
-        if n_inner:
-            kernels.factor_inner(layout.parent, q, t, gain, carry, 0, 1)
-        if not np.isfinite(q[0]):
-            _refuse_undetermined(tree, variance)
-        q_below = q
-        has_undetermined = not all_measured and not np.isfinite(t).all()
-        if has_undetermined:
-            t, q = _split_evenly(layout, t, q)
-        return cls(
-            tree,
-            t=_sweep.readonly(t),
-            q=_sweep.readonly(q),
-            gain=_sweep.readonly(gain),
-            carry=_sweep.readonly(carry),
-            q_below=_sweep.readonly(q_below),
-            measured=None if all_measured else np.isfinite(variance),
-            exact=exact_nodes[t[exact_nodes] == 0],
-            has_undetermined=has_undetermined,
-        )
+                if segment[0] < layout.n_inner:
+                    run(kernels.factor_inner, (layout.parent, s, t), segment)
+        t = _sweep.readonly(t)
+        q = measured = None
+        exact = np.empty(0, np.int64)
+        if some_missing:
+            measured = np.isfinite(variance)
+            if kernels.known(s, t, 0) == np.inf:
+                _refuse_undetermined(tree, variance)
+            if not np.isfinite(t).all():
+                q = _split_evenly(tree, s, t)
+        if some_exact:
+            exact = np.flatnonzero((s[: tree.n_internal] == 0) & (t == 0))
+        return cls(tree, t, s, q, measured, exact)
+
+    @property
+    def has_undetermined(self) -> bool:
+        """Whether some nodes are known only together with their siblings."""
+        return self.q is not None
+
+    @property
+    def weights(self) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray]:
+        """q, s and t, as kernels take them."""
+        return self.q, self.s, self.t
 
     @cached_property
     def largest_children(self) -> tuple[np.ndarray, np.ndarray]:
@@ -129,7 +158,7 @@ class Factor:
         n_inner = self.tree.n_internal
         largest = np.zeros(n_inner, self.tree.parent.dtype)
         rest = np.zeros(n_inner)
-        errors.largest_children(self.tree._position_parent, self.q_below, self.t, largest, rest)
+        errors.largest_children(self.tree._position_parent, self.s, self.t, largest, rest)
         return largest, rest
 
     @cached_property
@@ -137,9 +166,7 @@ class Factor:
         """Variance of each consistent value, by position."""
         variance = np.empty(self.tree.n)
         largest, rest = self.largest_children
-        errors.node_variances(
-            self.tree._position_parent, self.q, self.q_below, self.t, largest, rest, variance
-        )
+        errors.node_variances(self.tree._position_parent, *self.weights, largest, rest, variance)
         return _sweep.readonly(variance)
 
     @cached_property
@@ -148,19 +175,32 @@ class Factor:
         child = self.tree._children[1][: self.tree.n - 1]
         sums = np.zeros(2 * child.size)
         place = np.zeros(self.tree.n, self.tree.parent.dtype)
-        errors.sibling_sums(child, self.tree.rank, self.q, self.t, sums, place)
+        errors.sibling_sums(child, self.tree.rank, self.s, self.t, sums, place)
         return sums, place
 
 
-def _split_evenly(
-    layout: _sweep.Layout, t: np.ndarray, q_below: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """t and q for the downward sweep where some children are undetermined."""
-    q = q_below.copy()
-    kernels.split_evenly(layout.parent, q, t, 1, layout.n)
-    count = np.zeros(t.size)
-    kernels.count_undetermined(layout.parent, q_below, count, 1, layout.n)
-    return np.where(np.isinf(t), count, t), q
+def _take(
+    run: _sweep.Run, layout: _sweep.Layout, variance: np.ndarray, s: np.ndarray
+) -> tuple[bool, bool]:
+    """Bring variances into positions; whether some are infinite, and whether some are zero."""
+    seen = np.zeros(3, bool)
+    args = (layout.order, _sweep.readonly(variance), *VARIANCE_RANGE, s, seen)
+    kernels.take_variances(*args, 0, 1)
+    for segment in layout.segments:
+        run(kernels.take_variances, args, segment)
+    strange, some_missing, some_exact = seen.tolist()
+    if strange:
+        _check_variances(variance, "node")
+    return some_missing, some_exact
+
+
+def _split_evenly(tree: Tree, s: np.ndarray, t: np.ndarray) -> np.ndarray:
+    """How nodes share differences where some children are undetermined."""
+    parent = tree._position_parent
+    count, q = np.zeros(t.size), np.empty(tree.n)
+    kernels.count_undetermined(parent, s, t, count)
+    kernels.split_evenly(parent, s, t, count, q)
+    return _sweep.readonly(q)
 
 
 def _refuse_undetermined(tree: Tree, variance: np.ndarray) -> None:

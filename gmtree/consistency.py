@@ -15,7 +15,7 @@ import numpy as np
 from gmtree import _sweep
 from gmtree import _validate as check
 from gmtree._certificate import violation
-from gmtree._factor import Factor, variance_by_node
+from gmtree._factor import Factor, sum_leaves, variance_by_node
 from gmtree._families import Families
 from gmtree._kernels import consistency as kernels
 from gmtree._kernels import errors
@@ -25,9 +25,6 @@ from gmtree._rounding import check_how, round_consistent
 from gmtree.matrix import ConstraintMatrix, GenerationMatrix
 from gmtree.tree import Tree
 
-# From this mean number of children on, summing a family in a register beats adding each child
-# to its parent in memory.
-LARGE_FAMILY = 6
 # Values known exactly may be sums that were rounded; beyond this they contradict each other.
 EXACT_TOLERANCE = {np.dtype(np.float64): 1e-11, np.dtype(np.float32): 1e-6}
 
@@ -96,11 +93,11 @@ class Consistency:
             check.fail_type("tree", f"must be a Tree, not {type(tree).__name__}.")
         self.tree = tree
         self._threads = check.threads("threads", threads)
-        self._scale, self._variance = variance_by_node(tree, variance)
-        if self._variance is None:
+        self._scale, by_node = variance_by_node(tree, variance)
+        if by_node is None:
             self._factor = Factor.equal(tree, self._threads)
         else:
-            self._factor = Factor.of(tree, self._variance, self._threads)
+            self._factor = Factor.of(tree, by_node, self._threads)
         # Work space of the last call, taken out while in use: fresh memory costs a page fault
         # for each 4 KiB, several times what the sweep itself needs.
         self._spare: list[np.ndarray] = []
@@ -108,12 +105,18 @@ class Consistency:
         self._last: np.ndarray | None = None
         self._kept: _Kept | None = None
 
+    @property
+    def _variance(self) -> np.ndarray | None:
+        """The variance of each node, in the caller's numbering; None where all are equal."""
+        s = self._factor.s
+        return None if s is None else self.tree.from_positions(s)
+
     def __repr__(self) -> str:
-        if self._variance is None:
+        s = self._factor.s
+        if s is None:
             what = "equal variances"
         else:
-            known = int((self._variance == 0).sum())
-            missing = int(np.isinf(self._variance).sum())
+            known, missing = int((s == 0).sum()), int(np.isinf(s).sum())
             what = f"variance per node ({known} known exactly, {missing} not measured)"
         return f"Consistency({self.tree!r}, {what})"
 
@@ -220,7 +223,7 @@ class Consistency:
     ) -> tuple[np.ndarray, int]:
         """The optimum with bounded leaves, column by column, and the passes of the worst."""
         check.finite("noisy", v)
-        if self._factor.exact is not None and self._factor.exact.size:
+        if self._factor.exact.size:
             # Contradictions between exact values show in a plain projection.
             self._project(v, np.empty_like(v))
         columns = v.reshape(self.tree.n, -1).T
@@ -269,8 +272,7 @@ class Consistency:
 
     def _memory(self, v: np.ndarray, out: np.ndarray | None) -> np.ndarray:
         """Memory for the result: `out` itself where the sweeps can write there and cannot fail."""
-        exact = self._factor.exact
-        if out is not None and out.flags.c_contiguous and (exact is None or exact.size == 0):
+        if out is not None and out.flags.c_contiguous and not self._factor.exact.size:
             return out
         return np.empty_like(v)
 
@@ -284,29 +286,25 @@ class Consistency:
         b = self._workspace((tree.n_internal, *v.shape[1:]))
         with _sweep.team(layout, self._threads) as run:
             self._collect(run, v, b)
-            kernels.root(layout.order, *self._weights, v, b, out)
+            kernels.root(layout.order, factor.s, factor.t, v, b, out)
             for segment in layout.segments:
                 args: tuple = (layout.parent, layout.order)
                 if segment[0] < layout.n_inner:
-                    args += (factor.t, factor.q, factor.gain, factor.carry, v, b, out)
-                    run(kernels.down_inner, args, segment)
+                    run(kernels.down_inner, (*args, *factor.weights, v, b, out), segment)
                 else:
-                    args += (factor.q, v, b, out)
-                    run(kernels.down_leaves, args, segment)
+                    q = factor.s if factor.q is None else factor.q
+                    run(kernels.down_leaves, (*args, q, v, b, out), segment)
         self._spare.append(b)
         return out
 
     def _collect(self, run: _sweep.Run, v: np.ndarray, b: np.ndarray) -> None:
         """The upward sweep: b at internal nodes; refuses bad values."""
-        layout = self.tree._layout
+        layout, factor = self.tree._layout, self._factor
+        sum_leaves(run, layout, layout.order, v, b)
+        args = (layout.parent, layout.order, factor.s, factor.t, v, b)
         for segment in reversed(layout.segments):
-            args: tuple = (layout.parent, layout.order)
             if segment[0] < layout.n_inner:
-                run(kernels.up_inner, (*args, *self._weights, v, b), segment)
-            else:
-                families = v.ndim == 1 and _mean_family(layout, segment) >= LARGE_FAMILY
-                kernel = kernels.up_leaf_families if families else kernels.up_leaves
-                run(kernel, (*args, v, b), segment)
+                run(kernels.up_inner, args, segment)
         # A NaN or an infinity anywhere has made its way up to the root.
         if not (np.all(np.isfinite(b[0])) and np.all(np.isfinite(v[self.tree.root]))):
             check.finite("noisy", v)
@@ -327,7 +325,7 @@ class Consistency:
     def _check_exact(self, v: np.ndarray, b: np.ndarray) -> None:
         """Refuse exactly known values that contradict those of their children."""
         exact = self._factor.exact
-        if exact is None or exact.size == 0:
+        if exact.size == 0:
             return
         nodes = self.tree.order[exact]
         own, below = v[nodes].astype(np.float64), b[exact]
@@ -369,11 +367,7 @@ class Consistency:
         With equal variances of one this is the theta of the Generation Matrix construction; q
         is the variance of what is known of a child from itself and below.
         """
-        t, factor = self._factor.t, self._factor
-        if factor.has_undetermined:
-            assert factor.q_below is not None
-            t = np.where(np.isinf(factor.q_below[factor.largest_children[0]]), np.inf, t)
-        return self._by_internal(t) * self._scale
+        return self._by_internal(self._factor.t) * self._scale
 
     def _by_internal(self, a: np.ndarray) -> np.ndarray:
         """From positions to the order of ``tree.internal``."""
@@ -397,16 +391,17 @@ class Consistency:
 
     def _positive_variance(self) -> np.ndarray:
         """The variance of each node, where all are such that a Generation Matrix exists."""
-        if self._variance is None:
+        variance = self._variance
+        if variance is None:
             return np.full(self.tree.n, self._scale)
-        bad = np.flatnonzero(~((self._variance > 0) & (self._variance < np.inf)))
+        bad = np.flatnonzero(~((variance > 0) & (variance < np.inf)))
         if bad.size:
             check.fail(
                 "variance",
                 f"must be positive and finite for a Generation Matrix to exist; "
-                f"node {bad[0]} has {self._variance[bad[0]]}.",
+                f"node {bad[0]} has {variance[bad[0]]}.",
             )
-        return self._variance
+        return variance
 
     # ------------------------------------------------------------------ errors of the result
 
@@ -438,7 +433,7 @@ class Consistency:
         out = np.empty(a.size)
         largest = factor.largest_children[0]
         errors.covariances(
-            tree._position_parent, factor.q, factor.q_below, factor.t, largest,
+            tree._position_parent, *factor.weights, largest,
             factor.node_variance, a, b, out,
         )  # fmt: skip
         out *= self._scale
@@ -500,9 +495,7 @@ class Consistency:
         tree, factor = self.tree, self._factor
         weight, spread = np.zeros(tree.n), np.zeros(tree.n)
         weight[tree.rank[tree.leaves]] = leaf_weight
-        errors.weigh_leaves(
-            tree._position_parent, factor.q, factor.q_below, factor.t, weight, spread
-        )
+        errors.weigh_leaves(tree._position_parent, *factor.weights, weight, spread)
         return self._scale * (spread[0] + weight[0] ** 2 * factor.node_variance[0])
 
     def _range_variances(self, ranges: np.ndarray) -> np.ndarray:
@@ -519,7 +512,7 @@ class Consistency:
         result = np.empty(some.size)
         sums, place = factor.sibling_sums
         errors.range_variances(
-            tree._position_parent, tree.order, tree.rank, factor.q, factor.t, tree._children[0],
+            tree._position_parent, tree.order, tree.rank, factor.s, factor.t, tree._children[0],
             sums, place, tree.leaves, ranges[some], factor.node_variance[0], result,
         )  # fmt: skip
         out[some] = self._scale * result
@@ -553,17 +546,10 @@ class Consistency:
         else:
             with _sweep.team(self.tree._layout, self._threads) as run:
                 self._collect(run, _sweep.readonly(v), b)
-        t, gain, carry = self._weights
-        own = self.tree.to_positions(v)[: self.tree.n_internal]
-        z = (own * t + b) / (1 + t)
-        if gain is not None and carry is not None:
-            z = gain * own + carry * b
+        z = np.empty(self.tree.n_internal)
+        kernels.estimates(self.tree._layout.order, self._factor.s, self._factor.t, v, b, z)
         self._kept = _Kept(v, z, b)
         return self
-
-    @property
-    def _weights(self) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-        return self._factor.t, self._factor.gain, self._factor.carry
 
     def _solution(self) -> _Kept:
         if self._kept is None:
@@ -582,16 +568,16 @@ class Consistency:
         kept, factor = self._solution(), self._factor
         if factor.measured is not None and not factor.measured[i]:
             return
-        if self._variance is not None and self._variance[i] == 0:
+        r = int(self.tree.rank[i])
+        if factor.s is not None and factor.s[r] == 0:
             # An exact value may contradict others, which only a whole sweep can tell.
             v = kept.v.copy()
             v[i] = value
             self.keep(v)
             return
         change = value - kept.v[i]
-        weights = (factor.gain, factor.carry, factor.t)
-        r = int(self.tree.rank[i])
-        errors.change_path(self.tree._position_parent, *weights, kept.z, kept.b, r, change)
+        parent, (_, s, t) = self.tree._position_parent, factor.weights
+        errors.change_path(parent, s, t, kept.z, kept.b, r, change)
         kept.v[i] = value
 
     def value(self, node: int) -> float:
@@ -600,7 +586,7 @@ class Consistency:
         kept, factor = self._solution(), self._factor
         r = int(self.tree.rank[i])
         state = (kept.z, kept.b, kept.v[i])
-        return float(errors.value_at(self.tree._position_parent, factor.q, factor.t, *state, r))
+        return float(errors.value_at(self.tree._position_parent, *factor.weights, *state, r))
 
 
 class _Kept:
@@ -610,12 +596,6 @@ class _Kept:
 
     def __init__(self, v: np.ndarray, z: np.ndarray, b: np.ndarray) -> None:
         self.v, self.z, self.b = v, z, b
-
-
-def _mean_family(layout: _sweep.Layout, segment: tuple[int, int, bool]) -> float:
-    """Mean number of siblings in a range of leaves."""
-    start, stop, _ = segment
-    return (stop - start) / (int(layout.parent[stop - 1]) - int(layout.parent[start]) + 1)
 
 
 def consistent(

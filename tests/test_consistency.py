@@ -159,6 +159,8 @@ def test_levels_count_from_the_root():
         ([1, 1, 1, 1], "one per node .3. or one per level .2., not have shape .4,."),
         ([[1, 1, 1]], "not have shape"),
         ([np.nan, 1], "level 1 has nan"),
+        (1e-301, "must be 0, inf or from 1e-300 to 1e.300, not 1e-301"),
+        ([1, 1e301, 1], "must be 0, inf or from 1e-300 to 1e.300; node 1 has 1e.301"),
         ([np.inf] * 3, "no node is measured"),
     ],
 )

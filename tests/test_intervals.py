@@ -51,7 +51,7 @@ def test_noise_is_never_called_exact(mechanism):
 
 def with_kappa(problem, seed):
     """Fourth cumulants for a problem: one number where all variances are equal."""
-    if problem.solver._factor.q is None:
+    if problem.solver._factor.s is None:
         s = float(problem.s[0])
         return 3 * s**2, np.full(problem.tree.n, 3 * s**2)
     excess = np.random.default_rng(seed).uniform(0, 3, problem.tree.n)

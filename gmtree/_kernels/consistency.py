@@ -5,9 +5,11 @@ children ``b_i = sum z_c`` and ``t_i = sum q_c`` and combines that with its own 
 the estimate ``z_i`` with variance ``q_i``; on the way down the difference between a node's
 final value and ``b_i`` is shared among its children in proportion to their ``q_c``.
 
-Arrays ``t``, ``b``, ``gain``, ``carry`` are by position of internal nodes, ``q`` by position of
-all nodes, and ``v`` and ``out`` in the caller's numbering. Where all variances are equal they
-count as one, ``q``, ``gain`` and ``carry`` are None, and everything follows from ``t``.
+Arrays ``t`` and ``b`` are by position of internal nodes, ``s`` by position of all nodes, and
+``v`` and ``out`` in the caller's numbering. ``s`` is None where all variances are equal; they
+then count as one. Where nothing is known from below of some node, its q and its parent's t are
+infinite; only then there is an array ``q``, by position of all nodes, which in such families
+holds the fraction that each child takes, and elsewhere the q above.
 """
 
 import numpy as np
@@ -22,84 +24,121 @@ def _at(order, r):
 
 
 @kernel
-def _combine(v, b, t, gain, carry, r):
-    """z = (v t + b s) / (s + t)."""
-    if gain is None:
-        return (v * t[r] + b) / (1.0 + t[r])
-    return gain[r] * v + carry[r] * b
+def weights(s, t, r):
+    """(gain, carry, q) of internal position r: z = gain v + carry b, and the variance of z.
+
+    gain = t / (s + t), carry = s / (s + t) and q = s t / (s + t), with their limits for s = 0
+    (exactly known), s = inf (not measured) and t = inf (undetermined from below).
+    """
+    if s is None:
+        carry = 1.0 / (1.0 + t[r])
+        return t[r] * carry, carry, t[r] * carry
+    if s[r] == 0.0 or (t[r] == np.inf and s[r] < np.inf):
+        return 1.0, 0.0, s[r]
+    if s[r] == np.inf:
+        return 0.0, 1.0, t[r]
+    inverse = 1.0 / (s[r] + t[r])
+    carry = s[r] * inverse
+    return t[r] * inverse, carry, t[r] * carry
 
 
 @kernel
-def _combine_again(v, b, t, q, gain, carry, r):
-    """(z, q, 1 / t) on the way down; 1 / t is 0 where all children are exactly known."""
-    if q is None:
+def known(s, t, r):
+    """q: variance of what is known of position r from itself and below."""
+    if r < t.size:
+        return weights(s, t, r)[2]
+    return 1.0 if s is None else s[r]
+
+
+@kernel
+def ratio(part, t):
+    """part / t; 0 where all children are exactly known; a fraction stays what it is."""
+    if t == np.inf:
+        return part
+    return part / t if t > 0.0 else 0.0
+
+
+@kernel
+def share(q, s, t, r, p):
+    """What position r takes of a difference at its parent p."""
+    return ratio(known(s, t, r) if q is None else q[r], t[p])
+
+
+@kernel
+def _combine(v, b, s, t, r):
+    """z = gain v + carry b."""
+    if s is None:
+        return (v * t[r] + b) / (1.0 + t[r])
+    gain, carry, _ = weights(s, t, r)
+    return gain * v + carry * b
+
+
+@kernel
+def _combine_again(v, b, q, s, t, r):
+    """(z, q, 1 / t) on the way down."""
+    if s is None:
         # One division for all three: it is what a sweep over internal nodes waits for.
         inverse = 1.0 / (t[r] * (1.0 + t[r]))
         return (v * t[r] + b) * t[r] * inverse, t[r] * t[r] * inverse, (1.0 + t[r]) * inverse
-    return gain[r] * v + carry[r] * b, q[r], 1.0 / t[r] if t[r] > 0.0 else 0.0
+    gain, carry, variance = weights(s, t, r)
+    return gain * v + carry * b, variance if q is None else q[r], ratio(1.0, t[r])
 
 
 # --------------------------------------------------------------------------- stage 1
 
 
 @kernel
-def factor_leaves(parent, q, t, start, stop):
-    """t_parent += s_i."""
-    for r in range(np.uint64(start), np.uint64(stop)):
-        t[parent[r]] += 1.0 if q is None else q[r]
+def take_variances(order, variance, smallest, largest, s, seen, start, stop):
+    """Variances by position, and what there is among them.
 
-
-@kernel
-def factor_inner_equal(parent, t, start, stop):
-    """t_parent += t_i / (1 + t_i), children before parents."""
-    r = np.uint64(stop)
-    while r > np.uint64(start):
-        r -= np.uint64(1)
-        t[parent[r]] += t[r] / (1.0 + t[r])
-
-
-@kernel
-def factor_inner(parent, q, t, gain, carry, start, stop):
-    """q = s t / (s + t), gain = t / (s + t), carry = s / (s + t); `q` holds s on entry.
-
-    With s = 0 (exactly known) and s = inf (not measured) as the limits of these.
+    `seen` is told of numbers that are no variance, of infinite ones and of zeros. Other positive
+    numbers must lie between `smallest` and `largest`.
     """
-    r = np.uint64(stop)
-    while r > np.uint64(start):
-        r -= np.uint64(1)
-        s = q[r]
-        if s == 0.0 or (t[r] == np.inf and s < np.inf):
-            gain[r] = 1.0
-            carry[r] = 0.0
-        elif s == np.inf:
-            gain[r] = 0.0
-            carry[r] = 1.0
-            q[r] = t[r]
-        else:
-            gain[r] = t[r] / (s + t[r])
-            carry[r] = s / (s + t[r])
-            q[r] = t[r] * carry[r]
-        if r > np.uint64(0):
-            t[parent[r]] += q[r]
+    for r in range(np.uint64(start), np.uint64(stop)):
+        own = variance[_at(order, r)]
+        s[r] = own
+        if not smallest <= own <= largest:
+            if own == np.inf:
+                seen[1] = True
+            elif own == 0.0:
+                seen[2] = True
+            else:
+                seen[0] = True
 
 
 @kernel
-def count_undetermined(parent, q, count, start, stop):
-    """count_parent = number of children about which nothing is known from below."""
+def count_leaves(parent, t, start, stop):
+    """t_parent += 1."""
     for r in range(np.uint64(start), np.uint64(stop)):
-        if q[r] == np.inf:
+        t[parent[r]] += 1.0
+
+
+@kernel
+def factor_inner(parent, s, t, start, stop):
+    """t_parent += q_i, children before parents."""
+    r = np.uint64(stop)
+    while r > np.uint64(start):
+        r -= np.uint64(1)
+        t[parent[r]] += weights(s, t, r)[2]
+
+
+@kernel
+def count_undetermined(parent, s, t, count):
+    """count_parent = number of children about which nothing is known from below."""
+    for r in range(1, parent.size):
+        if known(s, t, r) == np.inf:
             count[parent[r]] += 1
 
 
 @kernel
-def split_evenly(parent, q, t, start, stop):
-    """Undetermined children share alone and evenly, the limit of equal large variances.
-
-    `t` holds inf at parents of undetermined nodes.
-    """
-    for r in range(np.uint64(start), np.uint64(stop)):
-        if t[parent[r]] == np.inf:
-            q[r] = 1.0 if q[r] == np.inf else 0.0
+def split_evenly(parent, s, t, count, q):
+    """Undetermined children share alone and evenly, the limit of equal large variances."""
+    q[0] = known(s, t, 0)
+    for r in range(1, parent.size):
+        p = parent[r]
+        q[r] = known(s, t, r)
+        if t[p] == np.inf:
+            q[r] = 1.0 / count[p] if q[r] == np.inf else 0.0
 
 
 # --------------------------------------------------------------------------- stage 2
@@ -118,38 +157,45 @@ def up_leaves(parent, order, v, b, start, stop):
 
 
 @kernel
-def up_inner(parent, order, t, gain, carry, v, b, start, stop):
+def up_inner(parent, order, s, t, v, b, start, stop):
     """b_parent += z_i, with z_i from v_i and b_i; children before parents."""
     r = np.uint64(stop)
     while r > np.uint64(start):
         r -= np.uint64(1)
         i, p = _at(order, r), parent[r]
         if v.ndim == 1:
-            b[p] += _combine(v[i], b[r], t, gain, carry, r)
+            b[p] += _combine(v[i], b[r], s, t, r)
         else:
             for j in range(v.shape[1]):
-                b[p, j] += _combine(v[i, j], b[r, j], t, gain, carry, r)
+                b[p, j] += _combine(v[i, j], b[r, j], s, t, r)
 
 
 @kernel
-def root(order, t, gain, carry, v, b, out):
+def estimates(order, s, t, v, b, z):
+    """z of internal nodes, after the upward sweep."""
+    for r in range(t.size):
+        z[r] = _combine(v[_at(order, r)], b[r], s, t, r)
+
+
+@kernel
+def root(order, s, t, v, b, out):
     """x_root = z_root; b_root becomes what its children share."""
     r = np.uint64(0)
     i = _at(order, r)
-    per_variance = 1.0 / t[r] if t[r] > 0.0 else 0.0
+    per_variance = ratio(1.0, t[r])
     if v.ndim == 1:
-        x = _combine(v[i], b[r], t, gain, carry, r)
+        x = _combine(v[i], b[r], s, t, r)
         out[i] = x
         b[r] = (x - b[r]) * per_variance
     else:
         for j in range(v.shape[1]):
-            x = _combine(v[i, j], b[r, j], t, gain, carry, r)
+            x = _combine(v[i, j], b[r, j], s, t, r)
             out[i, j] = x
             b[r, j] = (x - b[r, j]) * per_variance
 
 
 @kernel
-def down_inner(parent, order, t, q, gain, carry, v, b, out, start, stop):
+def down_inner(parent, order, q, s, t, v, b, out, start, stop):
     """x_i = z_i + q_i d_parent, then d_i = (x_i - b_i) / t_i in place of b_i.
 
     Computing z_i again costs less than having kept it. `out` may be `v`.
@@ -157,13 +203,13 @@ def down_inner(parent, order, t, q, gain, carry, v, b, out, start, stop):
     for r in range(np.uint64(start), np.uint64(stop)):
         i, p = _at(order, r), parent[r]
         if v.ndim == 1:
-            z, variance, per_variance = _combine_again(v[i], b[r], t, q, gain, carry, r)
+            z, variance, per_variance = _combine_again(v[i], b[r], q, s, t, r)
             x = z + variance * b[p]
             out[i] = x
             b[r] = (x - b[r]) * per_variance
         else:
             for j in range(v.shape[1]):
-                z, variance, per_variance = _combine_again(v[i, j], b[r, j], t, q, gain, carry, r)
+                z, variance, per_variance = _combine_again(v[i, j], b[r, j], q, s, t, r)
                 x = z + variance * b[p, j]
                 out[i, j] = x
                 b[r, j] = (x - b[r, j]) * per_variance

@@ -1,33 +1,18 @@
 """Variances of consistent values, exactly, and single values of a kept solution.
 
 The final value of node c given that of its parent p is ``x_c = z_c + k_c (x_p - b_p)`` with
-``k_c = q_c / t_p``; all variances follow from that. Arrays are by position. ``q`` is None where
-all variances are equal (and count as one). ``q_below`` is ``q`` itself, except that it holds
-the infinite variance of nodes about which nothing is known from below, where ``q`` holds the
-even split.
+``k_c = q_c / t_p``; all variances follow from that. Arrays are by position, and as in
+`gmtree._kernels.consistency`.
 """
 
 import numpy as np
 
 from gmtree._kernels._jit import kernel
+from gmtree._kernels.consistency import known, ratio, share, weights
 
 
 @kernel
-def _variance(q, t, r):
-    """Variance of z at position r, from the measurements at and below it."""
-    if q is not None:
-        return q[r]
-    return t[r] / (1.0 + t[r]) if r < t.size else 1.0
-
-
-@kernel
-def _ratio(part, t):
-    """part / t, and 0 where all children are exactly known."""
-    return part / t if t > 0.0 else 0.0
-
-
-@kernel
-def largest_children(parent, q_below, t, largest, rest):
+def largest_children(parent, s, t, largest, rest):
     """The child with the largest q of each node, and the sum of q over its other children.
 
     ``t - q_c`` for that child would cancel; for all others it does not. Both outputs hold zeros
@@ -35,34 +20,34 @@ def largest_children(parent, q_below, t, largest, rest):
     """
     for r in range(1, parent.size):
         p = parent[r]
-        variance = _variance(q_below, t, r)
+        variance = known(s, t, r)
         first = largest[p]
         if first == 0:
             largest[p] = r
-        elif variance > _variance(q_below, t, first):
-            rest[p] += _variance(q_below, t, first)
+        elif variance > known(s, t, first):
+            rest[p] += known(s, t, first)
             largest[p] = r
         else:
             rest[p] += variance
 
 
 @kernel
-def node_variances(parent, q, q_below, t, largest, rest, variance):
+def node_variances(parent, q, s, t, largest, rest, variance):
     """P_c = q_c (t_p - q_c) / t_p + k_c^2 P_p, parents before children."""
-    variance[0] = _variance(q_below, t, 0)
+    variance[0] = known(s, t, 0)
     for r in range(1, parent.size):
         p = parent[r]
-        own = _variance(q_below, t, r)
+        own = known(s, t, r)
         if own == np.inf:
             # Known only as the difference of the parent and the other children.
             others = np.inf if largest[p] != r else rest[p]
             variance[r] = others + variance[p]
-        elif _variance(q_below, t, largest[p]) == np.inf:
+        elif known(s, t, largest[p]) == np.inf:
             variance[r] = own
         else:
-            k = _ratio(_variance(q, t, r), t[p])
+            k = share(q, s, t, r, p)
             others = rest[p] if largest[p] == r else t[p] - own
-            variance[r] = own * _ratio(others, t[p]) + k * k * variance[p]
+            variance[r] = own * ratio(others, t[p]) + k * k * variance[p]
 
 
 @kernel
@@ -70,11 +55,11 @@ def _overlap(a, b, sibling, t):
     """q_a q_b / t, and its limit where a, b or some `sibling` is undetermined."""
     if a == np.inf or b == np.inf:
         return min(a, b)
-    return 0.0 if sibling == np.inf else a * _ratio(b, t)
+    return 0.0 if sibling == np.inf else a * ratio(b, t)
 
 
 @kernel
-def covariances(parent, q, q_below, t, largest, variance, first, second, out):
+def covariances(parent, q, s, t, largest, variance, first, second, out):
     """Covariances of the final values of pairs, climbing from both to where they meet.
 
     Both are determined: an undetermined node is met only alone in its family, or with factor 0.
@@ -93,23 +78,23 @@ def covariances(parent, q, q_below, t, largest, variance, first, second, out):
             # Of two positions the larger is never an ancestor of the other.
             if a > b:
                 factor *= k_a
-                q_a = _variance(q_below, t, a)
-                k_a = _ratio(_variance(q, t, a), t[parent[a]])
+                q_a = known(s, t, a)
+                k_a = share(q, s, t, a, parent[a])
                 a = parent[a]
             else:
                 factor *= k_b
-                q_b = _variance(q_below, t, b)
-                k_b = _ratio(_variance(q, t, b), t[parent[b]])
+                q_b = known(s, t, b)
+                k_b = share(q, s, t, b, parent[b])
                 b = parent[b]
         common = k_a * k_b * variance[a] if k_a * k_b > 0.0 else 0.0
         if q_a >= 0.0 and q_b >= 0.0:
-            sibling = _variance(q_below, t, largest[a])
+            sibling = known(s, t, largest[a])
             common -= _overlap(q_a, q_b, sibling, t[a])
         out[m] = factor * common if factor > 0.0 else 0.0
 
 
 @kernel
-def weigh_leaves(parent, q, q_below, t, weight, spread):
+def weigh_leaves(parent, q, s, t, weight, spread):
     """A weighted sum of leaves as weight_i x_i plus noise of variance spread_i, at every node.
 
     ``weight_p = sum k_c weight_c`` and
@@ -117,11 +102,11 @@ def weigh_leaves(parent, q, q_below, t, weight, spread):
     weights of the leaves and zeros elsewhere, `spread` zeros.
     """
     for c in range(parent.size - 1, 0, -1):
-        weight[parent[c]] += _ratio(_variance(q, t, c), t[parent[c]]) * weight[c]
+        weight[parent[c]] += share(q, s, t, c, parent[c]) * weight[c]
     for c in range(parent.size - 1, 0, -1):
         p = parent[c]
         difference = weight[c] - weight[p]
-        variance = _variance(q_below, t, c)
+        variance = known(s, t, c)
         spread[p] += spread[c]
         if variance < np.inf:
             spread[p] += variance * difference * difference
@@ -131,7 +116,7 @@ def weigh_leaves(parent, q, q_below, t, weight, spread):
 
 
 @kernel
-def sibling_sums(child, rank, q, t, sums, place):
+def sibling_sums(child, rank, s, t, sums, place):
     """Sums of q over stretches of the child lists, and where each node stands in them.
 
     The second half of `sums` holds q along the lists; entry i of the first half is the sum of
@@ -140,7 +125,7 @@ def sibling_sums(child, rank, q, t, sums, place):
     """
     size = child.size
     for k in range(size):
-        sums[size + k] = _variance(q, t, rank[child[k]])
+        sums[size + k] = known(s, t, rank[child[k]])
         place[child[k]] = k
     for k in range(size - 1, 0, -1):
         sums[k] = sums[2 * k] + sums[2 * k + 1]
@@ -168,14 +153,14 @@ def _stretch(sums, first, stop):
 def _climb(weight, spread, own, inside, outside):
     """weight and spread one step up: siblings of total q `inside` count 1, `outside` 0."""
     total = own + inside + outside
-    above = _ratio(weight * own + inside, total)
+    above = ratio(weight * own + inside, total)
     return above, spread + (
         own * (weight - above) ** 2 + inside * (1.0 - above) ** 2 + outside * above**2
     )
 
 
 @kernel
-def range_variances(parent, order, rank, q, t, start, sums, place, leaves, ranges, top, out):
+def range_variances(parent, order, rank, s, t, start, sums, place, leaves, ranges, top, out):
     """Variances of sums over ranges of leaves: climb from both ends, then on to the root.
 
     Apart from the two paths every node is in or out as a whole. The lists of children (`start`,
@@ -190,15 +175,15 @@ def range_variances(parent, order, rank, q, t, start, sums, place, leaves, range
         while a != b:
             r_a = parent[rank[a]]
             r_b = parent[rank[b]]
-            own_a = _variance(q, t, rank[a])
-            own_b = _variance(q, t, rank[b])
+            own_a = known(s, t, rank[a])
+            own_b = known(s, t, rank[b])
             if r_a == r_b:
                 i = order[r_a]
                 between = _stretch(sums, place[a] + 1, place[b])
                 outside = _stretch(sums, start[i], place[a])
                 outside += _stretch(sums, place[b] + 1, start[i + 1])
                 total = own_a + own_b + between + outside
-                above = _ratio(weight_a * own_a + weight_b * own_b + between, total)
+                above = ratio(weight_a * own_a + weight_b * own_b + between, total)
                 spread_a += (
                     spread_b
                     + own_a * (weight_a - above) ** 2
@@ -227,7 +212,7 @@ def range_variances(parent, order, rank, q, t, start, sums, place, leaves, range
             i = order[parent[r]]
             k = place[order[r]]
             others = _stretch(sums, start[i], k) + _stretch(sums, k + 1, start[i + 1])
-            weight_a, spread_a = _climb(weight_a, spread_a, _variance(q, t, r), 0.0, others)
+            weight_a, spread_a = _climb(weight_a, spread_a, known(s, t, r), 0.0, others)
             r = parent[r]
         out[m] = spread_a + weight_a * weight_a * top
 
@@ -236,26 +221,26 @@ def range_variances(parent, order, rank, q, t, start, sums, place, leaves, range
 
 
 @kernel
-def change_path(parent, gain, carry, t, z, b, r, change):
+def change_path(parent, s, t, z, b, r, change):
     """A measurement changes by `change`: renew z and b from position r up to the root."""
     if r < t.size:
-        change *= t[r] / (1.0 + t[r]) if gain is None else gain[r]
+        change *= weights(s, t, r)[0]
         z[r] += change
     while r > 0:
         r = parent[r]
         b[r] += change
-        change *= 1.0 / (1.0 + t[r]) if carry is None else carry[r]
+        change *= weights(s, t, r)[1]
         z[r] += change
 
 
 @kernel
-def value_at(parent, q, t, z, b, leaf_value, r):
+def value_at(parent, q, s, t, z, b, leaf_value, r):
     """x at position r, as an affine function of the value of ever higher ancestors."""
     constant = 0.0
     factor = 1.0
     while r > 0:
         p = parent[r]
-        k = _ratio(_variance(q, t, r), t[p])
+        k = share(q, s, t, r, p)
         own = z[r] if r < t.size else leaf_value
         constant += factor * (own - k * b[p])
         factor *= k

@@ -4,9 +4,9 @@ Cumulants of independent variables add up, and a factor w takes the fourth one w
 is needed is a recursion in which everything is a sum of independent parts: the noise at and below
 a node, and the noise elsewhere.
 
-Arrays are by position. ``kappa`` holds the fourth cumulant of each measurement's noise, or is
-None where all are equal (and count as one); then so do the variances, ``q``, ``gain`` and
-``carry`` are None, and the weights follow from ``t``.
+Arrays are by position, and as in `gmtree._kernels.consistency`. ``kappa`` holds the fourth cumulant
+of each measurement's noise, or is None where all are equal (and count as one); then so do the
+variances.
 """
 
 from typing import Any, NamedTuple
@@ -14,23 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gmtree._kernels._jit import kernel
-
-
-@kernel
-def _weights(t, gain, carry, r):
-    """Weights of a node's own measurement and of its children's sum."""
-    if gain is None:
-        carry_r = 1.0 / (1.0 + t[r])
-        return t[r] * carry_r, carry_r
-    return gain[r], carry[r]
-
-
-@kernel
-def _share(q, t, r, p):
-    """k = q / t_p: what r takes of a difference at its parent."""
-    if q is not None:
-        return q[r] / t[p] if t[p] > 0.0 else 0.0
-    return (t[r] / (1.0 + t[r]) if r < t.size else 1.0) / t[p]
+from gmtree._kernels.consistency import share, weights
 
 
 @kernel
@@ -44,7 +28,7 @@ def _fourth(x):
 
 
 @kernel
-def collect(parent, t, gain, carry, kappa, below, inside, start, stop):
+def collect(parent, s, t, kappa, below, inside, start, stop):
     """Z_i = g^4 kappa_i + h^4 sum of Z_c: fourth cumulants of what is known from below.
 
     Z goes into `below`, the sums over children into `inside`, which holds zeros on entry;
@@ -55,7 +39,7 @@ def collect(parent, t, gain, carry, kappa, below, inside, start, stop):
         r -= np.uint64(1)
         z = _noise(kappa, r)
         if r < t.size:
-            g, h = _weights(t, gain, carry, r)
+            g, h, _ = weights(s, t, r)
             z = _fourth(g) * z + _fourth(h) * inside[r]
         below[r] = z
         if r > np.uint64(0):
@@ -63,15 +47,15 @@ def collect(parent, t, gain, carry, kappa, below, inside, start, stop):
 
 
 @kernel
-def spread_root(t, gain, carry, kappa, lean, outside):
+def spread_root(s, t, kappa, lean, outside):
     """lean = h and outside = g^4 kappa at the root."""
-    g, h = _weights(t, gain, carry, 0)
+    g, h, _ = weights(s, t, 0)
     lean[0] = h
     outside[0] = _fourth(g) * _noise(kappa, 0)
 
 
 @kernel
-def spread(parent, q, t, gain, carry, kappa, below, inside, lean, outside, start, stop):
+def spread(parent, q, s, t, kappa, below, inside, lean, outside, start, stop):
     """Fourth cumulants of the consistent values, in place of Z in `below`.
 
     The final value of c below p is ``z_c + k (x_p - b_p)``, and x_p is `lean_p` times b_p plus
@@ -80,12 +64,12 @@ def spread(parent, q, t, gain, carry, kappa, below, inside, lean, outside, start
     """
     for r in range(np.uint64(start), np.uint64(stop)):
         p = parent[r]
-        k = _share(q, t, r, p)
+        k = share(q, s, t, r, p)
         step = k * (lean[p] - 1.0)
         elsewhere = _fourth(step) * max(inside[p] - below[r], 0.0) + _fourth(k) * outside[p]
         below[r] = _fourth(1.0 + step) * below[r] + elsewhere
         if r < t.size:
-            g, h = _weights(t, gain, carry, r)
+            g, h, _ = weights(s, t, r)
             lean[r] = h * (1.0 + step)
             outside[r] = _fourth(g * (1.0 + step)) * _noise(kappa, r) + elsewhere
 
@@ -122,9 +106,8 @@ class Climb(NamedTuple):
     order: Any
     rank: Any
     q: Any
+    s: Any
     t: Any
-    gain: Any
-    carry: Any
     kappa: Any
     below: Any
     start: Any
@@ -134,49 +117,49 @@ class Climb(NamedTuple):
 
 
 @kernel
-def shares(parent, q, t, out):
+def shares(parent, q, s, t, out):
     """k of all nodes; that of the root is 0."""
     out[0] = 0.0
     for r in range(1, parent.size):
-        out[r] = _share(q, t, r, parent[r])
+        out[r] = share(q, s, t, r, parent[r])
 
 
 @kernel
-def _beside(sums, s, i, c, left, right):
+def _beside(sums, tree, i, c, left, right):
     """Running sums over the siblings left and right of c, times `left` and `right`."""
     total = 0.0
     if left != 0.0:
-        total += left * _stretch(sums, s.start[i], s.start[i], s.place[c])
+        total += left * _stretch(sums, tree.start[i], tree.start[i], tree.place[c])
     if right != 0.0:
-        total += right * _stretch(sums, s.start[i], s.place[c] + 1, s.start[i + 1])
+        total += right * _stretch(sums, tree.start[i], tree.place[c] + 1, tree.start[i + 1])
     return total
 
 
 @kernel
-def _step_up(s, c, weight, left, right):
+def _step_up(tree, c, weight, left, right):
     """W of the parent, where siblings left and right of c have weights `left` and `right`."""
-    p = s.parent[s.rank[c]]
-    own = weight * _share(s.q, s.t, s.rank[c], p)
-    return own + _beside(s.shares, s, s.order[p], c, left, right)
+    p = tree.parent[tree.rank[c]]
+    own = weight * share(tree.q, tree.s, tree.t, tree.rank[c], p)
+    return own + _beside(tree.shares, tree, tree.order[p], c, left, right)
 
 
 @kernel
-def _own(s, i, e, w):
+def _own(tree, i, e, w):
     """Fourth cumulant of i's own noise with weight e on z_i, and what of e - W reaches below."""
-    r = s.rank[i]
-    g, h = _weights(s.t, s.gain, s.carry, r)
-    return _fourth(g * e) * _noise(s.kappa, r), h * e - w
+    r = tree.rank[i]
+    g, h, _ = weights(tree.s, tree.t, r)
+    return _fourth(g * e) * _noise(tree.kappa, r), h * e - w
 
 
 @kernel
-def _descend(s, i, e, w, path, weight, size, left, right):
+def _descend(tree, i, e, w, path, weight, size, left, right):
     """Down a path from i, whose z has weight e: fourth cumulants beside it, and e at its end."""
     total = 0.0
     for j in range(size - 1, -1, -1):
         c = path[j]
-        fourth, base = _own(s, i, e, w)
+        fourth, base = _own(tree, i, e, w)
         beside_left, beside_right = _fourth(base + left), _fourth(base + right)
-        total += fourth + _beside(s.fourths, s, i, c, beside_left, beside_right)
+        total += fourth + _beside(tree.fourths, tree, i, c, beside_left, beside_right)
         w = weight[j]
         e = base + w
         i = c
@@ -184,7 +167,7 @@ def _descend(s, i, e, w, path, weight, size, left, right):
 
 
 @kernel
-def range_fourths(s, leaves, ranges, path, weight, out):
+def range_fourths(tree, leaves, ranges, path, weight, out):
     """Fourth cumulants of sums over ranges of leaves.
 
     Upward, from both ends: the sum is ``W_u x_u + sum over children of (w_c - W_u) z_c`` plus the
@@ -200,8 +183,8 @@ def range_fourths(s, leaves, ranges, path, weight, out):
         w_a, w_b = 1.0, 1.0
         n_a, n_b, n_top = 0, 0, 0
         while a != b:
-            r_a = s.parent[s.rank[a]]
-            r_b = s.parent[s.rank[b]]
+            r_a = tree.parent[tree.rank[a]]
+            r_b = tree.parent[tree.rank[b]]
             # The parent with the larger position is not the one where the paths meet.
             if r_a >= r_b:
                 path[0, n_a], weight[0, n_a] = a, w_a
@@ -210,41 +193,41 @@ def range_fourths(s, leaves, ranges, path, weight, out):
                 path[1, n_b], weight[1, n_b] = b, w_b
                 n_b += 1
             if r_a == r_b:
-                w_a = _step_up(s, a, w_a, 0.0, 0.0) + _step_up(s, b, w_b, 0.0, 0.0)
-                between = s.place[a] + 1
-                a = s.order[r_a]
-                w_a += _stretch(s.shares, s.start[a], between, s.place[b])
+                w_a = _step_up(tree, a, w_a, 0.0, 0.0) + _step_up(tree, b, w_b, 0.0, 0.0)
+                between = tree.place[a] + 1
+                a = tree.order[r_a]
+                w_a += _stretch(tree.shares, tree.start[a], between, tree.place[b])
                 b = a
             elif r_a > r_b:
-                w_a = _step_up(s, a, w_a, 0.0, 1.0)
-                a = s.order[r_a]
+                w_a = _step_up(tree, a, w_a, 0.0, 1.0)
+                a = tree.order[r_a]
             else:
-                w_b = _step_up(s, b, w_b, 1.0, 0.0)
-                b = s.order[r_b]
-        while s.rank[a] > 0:
+                w_b = _step_up(tree, b, w_b, 1.0, 0.0)
+                b = tree.order[r_b]
+        while tree.rank[a] > 0:
             path[2, n_top], weight[2, n_top] = a, w_a
             n_top += 1
-            w_a = _step_up(s, a, w_a, 0.0, 0.0)
-            a = s.order[s.parent[s.rank[a]]]
-        total, i, e, w = _descend(s, a, w_a, w_a, path[2], weight[2], n_top, 0.0, 0.0)
+            w_a = _step_up(tree, a, w_a, 0.0, 0.0)
+            a = tree.order[tree.parent[tree.rank[a]]]
+        total, i, e, w = _descend(tree, a, w_a, w_a, path[2], weight[2], n_top, 0.0, 0.0)
         if n_a == 0:
             # A single leaf.
-            out[m] = total + _fourth(e) * s.below[s.rank[i]]
+            out[m] = total + _fourth(e) * tree.below[tree.rank[i]]
             continue
         a = path[0, n_a - 1]
         b = path[1, n_b - 1]
-        fourth, base = _own(s, i, e, w)
+        fourth, base = _own(tree, i, e, w)
         out_in = _fourth(base)
-        total += fourth + _beside(s.fourths, s, i, a, out_in, 0.0)
-        total += _beside(s.fourths, s, i, b, 0.0, out_in)
-        between = _stretch(s.fourths, s.start[i], s.place[a] + 1, s.place[b])
+        total += fourth + _beside(tree.fourths, tree, i, a, out_in, 0.0)
+        total += _beside(tree.fourths, tree, i, b, 0.0, out_in)
+        between = _stretch(tree.fourths, tree.start[i], tree.place[a] + 1, tree.place[b])
         total += _fourth(base + 1.0) * between
         for side in range(2):
             size = (n_a, n_b)[side] - 1
             w = weight[side, size]
             left, right = float(side), 1.0 - side
             part, i, e, _ = _descend(
-                s, path[side, size], base + w, w, path[side], weight[side], size, left, right
+                tree, path[side, size], base + w, w, path[side], weight[side], size, left, right
             )
-            total += part + _fourth(e) * s.below[s.rank[i]]
+            total += part + _fourth(e) * tree.below[tree.rank[i]]
         out[m] = total

@@ -154,10 +154,9 @@ def node_fourths(post: Consistency, kappa: np.ndarray | float) -> np.ndarray:
     noise, unit = _by_position(post, kappa)
     below, inside = _from_below(post, noise)
     lean, outside = np.empty((2, tree.n_internal))
-    weights = (factor.t, factor.gain, factor.carry)
-    kernels.spread_root(*weights, noise, lean, outside)
+    kernels.spread_root(factor.s, factor.t, noise, lean, outside)
     with _sweep.team(layout, post._threads) as run:
-        args = (layout.parent, factor.q, *weights, noise, below, inside, lean, outside)
+        args = (layout.parent, *factor.weights, noise, below, inside, lean, outside)
         for segment in layout.segments:
             run(kernels.spread, args, segment)
     below *= unit
@@ -177,13 +176,13 @@ def range_fourths(post: Consistency, kappa: np.ndarray | float, ranges: np.ndarr
     place = np.zeros(tree.n, child.dtype)
     place[child] = np.arange(child.size)
     share = np.empty(tree.n)
-    kernels.shares(tree._position_parent, factor.q, factor.t, share)
+    kernels.shares(tree._position_parent, *factor.weights, share)
     running = np.empty((2, child.size))
     for sums, x in zip(running, (share, below), strict=True):
         kernels.family_sums(start, child, tree.rank, x, sums)
     climb = kernels.Climb(
         tree._position_parent, tree.order, tree.rank,
-        factor.q, factor.t, factor.gain, factor.carry, noise, below, start, place, *running,
+        *factor.weights, noise, below, start, place, *running,
     )  # fmt: skip
     path, weight = np.empty((3, tree.height), child.dtype), np.empty((3, tree.height))
     kernels.range_fourths(climb, tree.leaves, ranges, path, weight, out)
@@ -192,7 +191,7 @@ def range_fourths(post: Consistency, kappa: np.ndarray | float, ranges: np.ndarr
 
 def _by_position(post: Consistency, kappa: np.ndarray | float) -> tuple[np.ndarray | None, float]:
     """Noise by position and 1, or None (all equal) and the common cumulant."""
-    if post._factor.q is None:
+    if post._factor.s is None:
         return None, float(kappa)
     return _sweep.readonly(post.tree.to_positions(np.asarray(kappa, float))), 1.0
 
@@ -201,7 +200,7 @@ def _from_below(post: Consistency, noise: np.ndarray | None) -> tuple[np.ndarray
     """Fourth cumulants of the upward sweep, and their sums over children."""
     tree, factor, layout = post.tree, post._factor, post.tree._layout
     below, inside = np.empty(tree.n), np.zeros(tree.n_internal)
-    args = (layout.parent, factor.t, factor.gain, factor.carry, noise, below, inside)
+    args = (layout.parent, factor.s, factor.t, noise, below, inside)
     with _sweep.team(layout, post._threads) as run:
         for segment in reversed(layout.segments):
             run(kernels.collect, args, segment)
