@@ -187,7 +187,7 @@ def _take(
     args = (layout.order, _sweep.readonly(variance), *VARIANCE_RANGE, s, seen)
     kernels.take_variances(*args, 0, 1)
     for segment in layout.segments:
-        run(kernels.take_variances, args, segment)
+        run(kernels.take_variances, args, segment, True)
     strange, some_missing, some_exact = seen.tolist()
     if strange:
         _check_variances(variance, "node")

@@ -54,14 +54,17 @@ class Layout:
     def n(self) -> int:
         return self.parent.size
 
-    def pieces(self, start: int, stop: int, threads: int) -> list[tuple[int, int]]:
-        """Cut a level into ranges of about equal length, never between two siblings."""
+    def pieces(
+        self, start: int, stop: int, threads: int, *, keep_families: bool = True
+    ) -> list[tuple[int, int]]:
+        """Cut a level into ranges of about equal length; not between siblings if so wanted."""
         cuts = [start]
         for k in range(1, threads):
             cut = start + (stop - start) * k // threads
-            # Parents ascend within a level, so the end of a family is found by bisection.
-            family = self.parent[cut - 1]
-            cut += int(np.searchsorted(self.parent[cut:stop], family, side="right"))
+            if keep_families:
+                # Parents ascend within a level, so the end of a family is found by bisection.
+                family = self.parent[cut - 1]
+                cut += int(np.searchsorted(self.parent[cut:stop], family, side="right"))
             if cuts[-1] < cut < stop:
                 cuts.append(cut)
         return list(zip(cuts, [*cuts[1:], stop], strict=True))
@@ -98,20 +101,27 @@ Run = Callable[..., None]
 def team(layout: Layout, threads: int | None) -> Iterator[Run]:
     """Give a function `run(kernel, args, segment)` that shares long levels between threads.
 
-    The threads live as long as the sweep: no pool outlives it to be lost in a fork.
+    A kernel that writes to parents must have whole families; one that only reads them may be
+    told so with ``downward=True``. The threads live as long as the sweep: no pool outlives it to
+    be lost in a fork.
     """
     count = usable_threads(threads)
     if count == 1 or not any(shared for _, _, shared in layout.segments):
-        yield lambda kernel, args, segment: kernel(*args, segment[0], segment[1])
+        yield lambda kernel, args, segment, downward=False: kernel(*args, *segment[:2])
         return
     with ThreadPoolExecutor(count - 1) as pool:
 
-        def run(kernel: Callable[..., Any], args: tuple, segment: tuple[int, int, bool]) -> None:
+        def run(
+            kernel: Callable[..., Any],
+            args: tuple,
+            segment: tuple[int, int, bool],
+            downward: bool = False,
+        ) -> None:
             start, stop, shared = segment
             if not shared:
                 kernel(*args, start, stop)
                 return
-            first, *others = layout.pieces(start, stop, count)
+            first, *others = layout.pieces(start, stop, count, keep_families=not downward)
             waiting: list[Future] = [pool.submit(kernel, *args, *piece) for piece in others]
             kernel(*args, *first)
             for future in waiting:
@@ -132,7 +142,7 @@ def propagate(
     root = _root(layout)
     out[root] = v[root] if node is None else v[root] / node[0]
     args = (layout.parent, layout.order, node, edge, readonly(v), out)
-    _over_all(sweeps.propagate, args, layout, threads)
+    _over_all(sweeps.propagate, args, layout, threads, downward=True)
 
 
 def accumulate(
@@ -172,7 +182,7 @@ def multiply(
     root = _root(layout)
     out[root] = v[root] if node is None else v[root] * node[0]
     args = (layout.parent, layout.order, node, edge, readonly(v), out)
-    _over_all(sweeps.multiply, args, layout, threads)
+    _over_all(sweeps.multiply, args, layout, threads, downward=True)
 
 
 def multiply_transposed(
@@ -263,11 +273,17 @@ def readonly(array: np.ndarray) -> np.ndarray:
     return view
 
 
-def _over_all(kernel: Callable[..., Any], args: tuple, layout: Layout, threads: int | None) -> None:
+def _over_all(
+    kernel: Callable[..., Any],
+    args: tuple,
+    layout: Layout,
+    threads: int | None,
+    downward: bool = False,
+) -> None:
     """One kernel over all positions but the root, parents first."""
     with team(layout, threads) as run:
         for segment in layout.segments:
-            run(kernel, args, segment)
+            run(kernel, args, segment, downward)
 
 
 def _root(layout: Layout) -> int:

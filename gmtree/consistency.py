@@ -25,8 +25,11 @@ from gmtree._rounding import check_how, round_consistent
 from gmtree.matrix import ConstraintMatrix, GenerationMatrix
 from gmtree.tree import Tree
 
+# In a family with this many children in a row, rounding that is the same for all of them adds up
+# to more than the rounding of the largest value.
+GIANT_FAMILY = 1 << 15
 # Values known exactly may be sums that were rounded; beyond this they contradict each other.
-EXACT_TOLERANCE = {np.dtype(np.float64): 1e-11, np.dtype(np.float32): 1e-6}
+EXACT_TOLERANCE, EXACT_TOLERANCE_FLOAT32 = 1e-11, 1e-6
 
 
 class ProjectionInfo(NamedTuple):
@@ -191,16 +194,15 @@ class Consistency:
         """
         check_how(integer)
         v = self._measurements(noisy)
-        if integer:
-            # Sums of float32 would be off by more than rounding to whole numbers can mend.
-            v = v.astype(np.float64, copy=False)
+        if integer and v.dtype == np.float32:
+            # Sums of these would be off by more than rounding to whole numbers can mend.
+            v = v.astype(np.float64)
         if not isinstance(nonnegative, (bool, np.bool_)):
             check.fail_type("nonnegative", f"must be True or False, not {nonnegative!r}.")
         bounded = nonnegative or lower is not None
         bounds = lower_bounds(self.tree, nonnegative, lower) if bounded else None
-        dtype = np.int64 if integer else v.dtype
         if out is not None:
-            check.output("out", out, v.shape, dtype)
+            check.output("out", out, v.shape, np.int64 if integer else _result_dtype(v))
             if np.may_share_memory(out, v):
                 # The measurements are still needed when the result is already there.
                 v = v.copy()
@@ -225,9 +227,9 @@ class Consistency:
         check.finite("noisy", v)
         if self._factor.exact.size:
             # Contradictions between exact values show in a plain projection.
-            self._project(v, np.empty_like(v))
+            self._project(v, self._memory(v, None))
         columns = v.reshape(self.tree.n, -1).T
-        check_feasible(self.tree, columns, self._variance, bounds, EXACT_TOLERANCE[v.dtype])
+        check_feasible(self.tree, columns, self._variance, bounds, _tolerance(v))
         passes = 0
         for column, result in zip(columns, out.reshape(self.tree.n, -1).T, strict=True):
             direct = result.dtype == np.float64 and result.flags.c_contiguous
@@ -257,14 +259,13 @@ class Consistency:
         shape = (self.tree.n, -1)
         for values, noisy in zip(x.reshape(shape).T, v.reshape(shape).T, strict=True):
             at_bound = max(at_bound, int(np.count_nonzero(values[self.tree.leaves] <= low)))
+            noisy = np.asarray(noisy, values.dtype)
             worst = max(worst, violation(self.tree, values, noisy, self._variance, low))
         return ProjectionInfo(passes, at_bound, worst)
 
     def _measurements(self, noisy: Any) -> np.ndarray:
-        """Values as floating point, 0 where not measured; whether finite is checked in use."""
+        """Values as they are, 0 where not measured; whether finite is checked in use."""
         v = check.values("noisy", noisy, self.tree.n)
-        if v.dtype == np.int64:
-            v = v.astype(np.float64)
         measured = self._factor.measured
         if measured is not None:
             v = np.where(measured if v.ndim == 1 else measured[:, None], v, v.dtype.type(0))
@@ -274,7 +275,7 @@ class Consistency:
         """Memory for the result: `out` itself where the sweeps can write there and cannot fail."""
         if out is not None and out.flags.c_contiguous and not self._factor.exact.size:
             return out
-        return np.empty_like(v)
+        return np.empty(v.shape, _result_dtype(v))
 
     def _project(self, v: np.ndarray, out: np.ndarray) -> np.ndarray:
         tree, factor, layout = self.tree, self._factor, self.tree._layout
@@ -290,12 +291,30 @@ class Consistency:
             for segment in layout.segments:
                 args: tuple = (layout.parent, layout.order)
                 if segment[0] < layout.n_inner:
-                    run(kernels.down_inner, (*args, *factor.weights, v, b, out), segment)
+                    run(kernels.down_inner, (*args, *factor.weights, v, b, out), segment, True)
                 else:
                     q = factor.s if factor.q is None else factor.q
-                    run(kernels.down_leaves, (*args, q, v, b, out), segment)
+                    run(kernels.down_leaves, (*args, q, v, b, out), segment, True)
         self._spare.append(b)
+        self._settle(out)
         return out
+
+    def _settle(self, out: np.ndarray) -> None:
+        """Make up for what rounding leaves between a parent and its very many children."""
+        layout = self.tree._layout
+        first, last = layout.parent[::GIANT_FAMILY], layout.parent[GIANT_FAMILY - 1 :: GIANT_FAMILY]
+        giant = np.unique(last[first[: last.size] == last])
+        if not giant.size:
+            return
+        place = np.full(int(giant[-1]) + 1, -1)
+        place[giant] = np.arange(giant.size)
+        nodes = self.tree.order[giant]
+        for x in out.reshape(self.tree.n, -1).T:
+            rest, lost, waiting = x[nodes].astype(np.float64), *np.zeros((2, giant.size))
+            kernels.subtract_children(layout.parent, layout.order, place, x, rest, lost)
+            rest += lost
+            args = (place, *self._factor.weights, rest, waiting, x)
+            kernels.settle(layout.parent, layout.order, *args)
 
     def _collect(self, run: _sweep.Run, v: np.ndarray, b: np.ndarray) -> None:
         """The upward sweep: b at internal nodes; refuses bad values."""
@@ -330,11 +349,11 @@ class Consistency:
         nodes = self.tree.order[exact]
         own, below = v[nodes].astype(np.float64), b[exact]
         difference = abs(own - below)
-        if not np.any(difference > EXACT_TOLERANCE[v.dtype] * np.maximum(abs(own), abs(below))):
+        if not np.any(difference > _tolerance(v) * np.maximum(abs(own), abs(below))):
             return
         # Children of both signs may add up to less than their rounding.
         size = np.maximum(abs(own), self._child_sizes(v)[nodes])
-        bad = np.argwhere(difference > EXACT_TOLERANCE[v.dtype] * size)
+        bad = np.argwhere(difference > _tolerance(v) * size)
         if bad.size:
             first = tuple(bad[np.argmin(nodes[bad[:, 0]])])
             check.fail(
@@ -352,7 +371,7 @@ class Consistency:
         tree = self.tree
         assert self._variance is not None
         known = self._variance == 0
-        size = abs(v).astype(np.float64)
+        size = abs(v.astype(np.float64))
         size[~known & (tree.child_count > 0)] = 0
         passes = ~tree.to_positions(known)[tree._position_parent]
         _sweep.accumulate(tree._layout, size, size, edge=passes.astype(np.float64))
@@ -587,6 +606,15 @@ class Consistency:
         r = int(self.tree.rank[i])
         state = (kept.z, kept.b, kept.v[i])
         return float(errors.value_at(self.tree._position_parent, *factor.weights, *state, r))
+
+
+def _result_dtype(v: np.ndarray) -> np.dtype:
+    """float32 stays what it is; all else becomes float64, whole numbers as they are read."""
+    return v.dtype if v.dtype == np.float32 else np.dtype(np.float64)
+
+
+def _tolerance(v: np.ndarray) -> float:
+    return EXACT_TOLERANCE_FLOAT32 if v.dtype == np.float32 else EXACT_TOLERANCE
 
 
 class _Kept:

@@ -14,16 +14,20 @@ holds the fraction that each child takes, and elsewhere the q above.
 
 import numpy as np
 
-from gmtree._kernels._jit import kernel
+from gmtree._kernels._jit import inlined, kernel
+
+# Where so many positions in a row, from a multiple of it on, are siblings, they are added up with
+# care: rounding that is the same for all of them does not average out.
+LONG = np.uint64(128)
 
 
-@kernel
+@inlined
 def _at(order, r):
     """The caller's node at position r."""
     return r if order is None else order[r]
 
 
-@kernel
+@inlined
 def weights(s, t, r):
     """(gain, carry, q) of internal position r: z = gain v + carry b, and the variance of z.
 
@@ -42,7 +46,7 @@ def weights(s, t, r):
     return t[r] * inverse, carry, t[r] * carry
 
 
-@kernel
+@inlined
 def known(s, t, r):
     """q: variance of what is known of position r from itself and below."""
     if r < t.size:
@@ -50,7 +54,7 @@ def known(s, t, r):
     return 1.0 if s is None else s[r]
 
 
-@kernel
+@inlined
 def ratio(part, t):
     """part / t; 0 where all children are exactly known; a fraction stays what it is."""
     if t == np.inf:
@@ -58,13 +62,13 @@ def ratio(part, t):
     return part / t if t > 0.0 else 0.0
 
 
-@kernel
+@inlined
 def share(q, s, t, r, p):
     """What position r takes of a difference at its parent p."""
     return ratio(known(s, t, r) if q is None else q[r], t[p])
 
 
-@kernel
+@inlined
 def _combine(v, b, s, t, r):
     """z = gain v + carry b."""
     if s is None:
@@ -73,7 +77,7 @@ def _combine(v, b, s, t, r):
     return gain * v + carry * b
 
 
-@kernel
+@inlined
 def _combine_again(v, b, q, s, t, r):
     """(z, q, 1 / t) on the way down."""
     if s is None:
@@ -82,6 +86,22 @@ def _combine_again(v, b, q, s, t, r):
         return (v * t[r] + b) * t[r] * inverse, t[r] * t[r] * inverse, (1.0 + t[r]) * inverse
     gain, carry, variance = weights(s, t, r)
     return gain * v + carry * b, variance if q is None else q[r], ratio(1.0, t[r])
+
+
+@inlined
+def add(total, lost, x):
+    """total + x, and `lost` with what rounding took from that."""
+    both = total + x
+    kept = both - total
+    return both, lost + ((total - (both - kept)) + (x - kept))
+
+
+@inlined
+def _stretch_before(parent, r, start):
+    """Where the stretch of positions that ends before r begins, and whether it is long siblings."""
+    last = r - np.uint64(1)
+    first = max(last - last % LONG, start)
+    return first, r == first + LONG and parent[first] == parent[last]
 
 
 # --------------------------------------------------------------------------- stage 1
@@ -94,16 +114,20 @@ def take_variances(order, variance, smallest, largest, s, seen, start, stop):
     `seen` is told of numbers that are no variance, of infinite ones and of zeros. Other positive
     numbers must lie between `smallest` and `largest`.
     """
+    usual = True
     for r in range(np.uint64(start), np.uint64(stop)):
         own = variance[_at(order, r)]
         s[r] = own
-        if not smallest <= own <= largest:
-            if own == np.inf:
-                seen[1] = True
-            elif own == 0.0:
-                seen[2] = True
-            else:
-                seen[0] = True
+        usual &= (own >= smallest) & (own <= largest)
+    if usual:
+        return
+    for own in s[start:stop]:
+        if own == np.inf:
+            seen[1] = True
+        elif own == 0.0:
+            seen[2] = True
+        elif not smallest <= own <= largest:
+            seen[0] = True
 
 
 @kernel
@@ -116,10 +140,19 @@ def count_leaves(parent, t, start, stop):
 @kernel
 def factor_inner(parent, s, t, start, stop):
     """t_parent += q_i, children before parents."""
-    r = np.uint64(stop)
-    while r > np.uint64(start):
-        r -= np.uint64(1)
-        t[parent[r]] += weights(s, t, r)[2]
+    r, start = np.uint64(stop), np.uint64(start)
+    while r > start:
+        first, is_long = _stretch_before(parent, r, start)
+        if is_long:
+            p = parent[first]
+            total, lost = t[p], 0.0
+            while r > start and parent[r - np.uint64(1)] == p:
+                r -= np.uint64(1)
+                total, lost = add(total, lost, weights(s, t, r)[2])
+            t[p] = total + lost
+        while r > first:
+            r -= np.uint64(1)
+            t[parent[r]] += weights(s, t, r)[2]
 
 
 @kernel
@@ -147,27 +180,99 @@ def split_evenly(parent, s, t, count, q):
 @kernel
 def up_leaves(parent, order, v, b, start, stop):
     """b_parent += v_i."""
-    for r in range(np.uint64(start), np.uint64(stop)):
-        i, p = _at(order, r), parent[r]
-        if v.ndim == 1:
-            b[p] += v[i]
-        else:
-            for j in range(v.shape[1]):
-                b[p, j] += v[i, j]
+    r, stop = np.uint64(start), np.uint64(stop)
+    while r < stop:
+        end = min(r - r % LONG + LONG, stop)
+        if v.ndim == 1 and r + LONG == end and parent[r] == parent[end - np.uint64(1)]:
+            p = parent[r]
+            total, r = _add_family(parent, order, v, r, stop)
+            b[p] += total
+        for k in range(r, end):
+            i, p = _at(order, k), parent[k]
+            if v.ndim == 1:
+                b[p] += v[i]
+            else:
+                for j in range(v.shape[1]):
+                    b[p, j] += v[i, j]
+        r = max(r, end)
+
+
+@kernel
+def up_leaf_families(parent, order, v, b, start, stop):
+    """`up_leaves` with each family's sum in a register: faster where families are large."""
+    r, stop = np.uint64(start), np.uint64(stop)
+    while r < stop:
+        p = parent[r]
+        total, r = _add_family(parent, order, v, r, stop)
+        b[p] += total
+
+
+@kernel
+def _add_family(parent, order, v, r, stop):
+    """The sum of v over r and its siblings that follow, and where they end; up to `stop`.
+
+    A long sum is put together from short ones, with what is lost between them added at the end.
+    """
+    p = parent[r]
+    total, r = _add_siblings(parent, order, v, r, min(r + np.uint64(128), stop))
+    lost = 0.0
+    while r < stop and parent[r] == p:
+        more, r = _add_siblings(parent, order, v, r, min(r + np.uint64(128), stop))
+        total, lost = add(total, lost, more)
+    return total + lost, r
+
+
+@kernel
+def _add_siblings(parent, order, v, r, stop):
+    """The sum of v over r and its siblings that follow, and where they end; up to `stop`."""
+    p = parent[r]
+    if parent[stop - np.uint64(1)] == p:
+        return _add_all(order, v, r, stop), stop
+    total = 0.0
+    while r < stop and parent[r] == p:
+        total += v[_at(order, r)]
+        r += np.uint64(1)
+    return total, r
+
+
+@inlined
+def _add_all(order, v, r, stop):
+    """The sum of v over positions r to ``stop - 1``, in four parts that need not wait in turn."""
+    a = b = c = d = 0.0
+    while r + np.uint64(4) <= stop:
+        a += v[_at(order, r)]
+        b += v[_at(order, r + np.uint64(1))]
+        c += v[_at(order, r + np.uint64(2))]
+        d += v[_at(order, r + np.uint64(3))]
+        r += np.uint64(4)
+    while r < stop:
+        a += v[_at(order, r)]
+        r += np.uint64(1)
+    return (a + b) + (c + d)
 
 
 @kernel
 def up_inner(parent, order, s, t, v, b, start, stop):
     """b_parent += z_i, with z_i from v_i and b_i; children before parents."""
-    r = np.uint64(stop)
-    while r > np.uint64(start):
-        r -= np.uint64(1)
-        i, p = _at(order, r), parent[r]
-        if v.ndim == 1:
-            b[p] += _combine(v[i], b[r], s, t, r)
-        else:
-            for j in range(v.shape[1]):
-                b[p, j] += _combine(v[i, j], b[r, j], s, t, r)
+    r, start = np.uint64(stop), np.uint64(start)
+    while r > start:
+        first, is_long = _stretch_before(parent, r, start)
+        if v.ndim == 1 and is_long:
+            p = parent[first]
+            total, lost = b[p], 0.0
+            while r > start and parent[r - np.uint64(1)] == p:
+                r -= np.uint64(1)
+                z = _combine(v[_at(order, r)], b[r], s, t, r)
+                total, lost = add(total, lost, z)
+            b[p] = total + lost
+        while r > first:
+            r -= np.uint64(1)
+            i, p = _at(order, r), parent[r]
+            if v.ndim == 1:
+                b[p] += _combine(v[i], b[r], s, t, r)
+            else:
+                for j in range(v.shape[1]):
+                    b[p, j] += _combine(v[i, j], b[r, j], s, t, r)
 
 
 @kernel
@@ -218,41 +323,76 @@ def down_inner(parent, order, q, s, t, v, b, out, start, stop):
 @kernel
 def down_leaves(parent, order, q, v, b, out, start, stop):
     """x_i = v_i + q_i d_parent. `out` may be `v`."""
-    for r in range(np.uint64(start), np.uint64(stop)):
-        i, p = _at(order, r), parent[r]
-        if v.ndim == 1:
-            out[i] = v[i] + (b[p] if q is None else q[r] * b[p])
-        else:
-            for j in range(v.shape[1]):
-                out[i, j] = v[i, j] + (b[p, j] if q is None else q[r] * b[p, j])
+    for first in range(np.uint64(start), np.uint64(stop), LONG):
+        end = min(first + LONG, np.uint64(stop))
+        if v.ndim == 1 and parent[first] == parent[end - np.uint64(1)]:
+            # With one parent several children can be done at once.
+            d = b[parent[first]]
+            for r in range(first, end):
+                i = _at(order, r)
+                out[i] = v[i] + (d if q is None else q[r] * d)
+            continue
+        for r in range(first, end):
+            i, p = _at(order, r), parent[r]
+            if v.ndim == 1:
+                out[i] = v[i] + (b[p] if q is None else q[r] * b[p])
+            else:
+                for j in range(v.shape[1]):
+                    out[i, j] = v[i, j] + (b[p, j] if q is None else q[r] * b[p, j])
+
+
+# --------------------------------------------------------------------------- giant families
+
+
+@inlined
+def _is_giant(place, p):
+    """Whether `place` has a number for the family of p; it ends with the last that has one."""
+    return p < place.size and place[p] >= 0
 
 
 @kernel
-def up_leaf_families(parent, order, v, b, start, stop):
-    """`up_leaves` with each family's sum in a register: faster where families are large.
-
-    A long sum is put together from short ones, with what is lost between them added at the end.
-    """
-    r, stop = np.uint64(start), np.uint64(stop)
-    while r < stop:
+def subtract_children(parent, order, place, x, rest, lost):
+    """rest + lost = x_p - sum of x_c for giant families; x_p and 0 on entry."""
+    r, n = np.uint64(1), np.uint64(parent.size)
+    while r < n:
         p = parent[r]
-        total, r = _add_siblings(parent, order, v, r, min(r + np.uint64(128), stop))
-        lost = 0.0
-        while r < stop and parent[r] == p:
-            more, r = _add_siblings(parent, order, v, r, min(r + np.uint64(128), stop))
-            both = total + more
-            kept = both - total
-            lost += (total - (both - kept)) + (more - kept)
-            total = both
-        b[p] += total + lost
+        together = r + LONG <= n and parent[r + LONG - np.uint64(1)] == p
+        count = LONG if together else np.uint64(1)
+        if _is_giant(place, p):
+            total = _add_all(order, x, r, r + count)
+            rest[place[p]], lost[place[p]] = add(rest[place[p]], lost[place[p]], -total)
+        r += count
 
 
 @kernel
-def _add_siblings(parent, order, v, r, stop):
-    """The sum of v over r and its siblings that follow, and where they end; up to `stop`."""
-    p = parent[r]
-    total = 0.0
-    while r < stop and parent[r] == p:
-        total += v[_at(order, r)]
-        r += np.uint64(1)
-    return total, r
+def settle(parent, order, place, q, s, t, rest, waiting, x):
+    """Give the children of giant families what is left of their parents' values.
+
+    The part of one child may be too small to change it. So one of many takes the parts of all,
+    and what rounding leaves of that is `waiting` for the next; it is 0 on entry.
+    """
+    for r in range(LONG, np.uint64(parent.size), LONG):
+        p, end = parent[r], min(r + LONG, np.uint64(parent.size))
+        if not _is_giant(place, p) or parent[end - np.uint64(1)] != p:
+            continue
+        parts, taker = _parts(q, s, t, r, end)
+        if taker > np.uint64(0):
+            i = _at(order, taker)
+            before = np.float64(x[i])
+            waiting[place[p]] += parts * ratio(1.0, t[p]) * rest[place[p]]
+            x[i] = before + waiting[place[p]]
+            waiting[place[p]] -= np.float64(x[i]) - before
+
+
+@kernel
+def _parts(q, s, t, r, end):
+    """The sum of q over positions r to ``end - 1``, and the last that is not exactly known or 0."""
+    if q is None and s is None and r >= t.size:
+        return float(end - r), end - np.uint64(1)
+    total, last = 0.0, np.uint64(0)
+    for c in range(r, end):
+        part = known(s, t, c) if q is None else q[c]
+        total += part
+        if part > 0.0:
+            last = c
+    return total, last
