@@ -27,7 +27,7 @@ from gmtree.tree import Tree
 
 # In a family with this many children in a row, rounding that is the same for all of them adds up
 # to more than the rounding of the largest value.
-GIANT_FAMILY = 1 << 15
+GIANT_FAMILY = 1 << 13
 # Values known exactly may be sums that were rounded; beyond this they contradict each other.
 EXACT_TOLERANCE, EXACT_TOLERANCE_FLOAT32 = 1e-11, 1e-6
 
@@ -310,9 +310,8 @@ class Consistency:
         place[giant] = np.arange(giant.size)
         nodes = self.tree.order[giant]
         for x in out.reshape(self.tree.n, -1).T:
-            rest, lost, waiting = x[nodes].astype(np.float64), *np.zeros((2, giant.size))
-            kernels.subtract_children(layout.parent, layout.order, place, x, rest, lost)
-            rest += lost
+            rest, waiting = x[nodes].astype(np.float64), np.zeros(giant.size)
+            kernels.subtract_children(layout.parent, layout.order, place, x, rest)
             args = (place, *self._factor.weights, rest, waiting, x)
             kernels.settle(layout.parent, layout.order, *args)
 

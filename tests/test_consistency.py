@@ -409,8 +409,28 @@ def test_integers_become_floats():
         v = np.array([1, 0, 0], dtype)
         x = gm.consistent(STAR, v)
         assert x.dtype == np.float64
-        np.testing.assert_allclose(x, gm.consistent(STAR, v.astype(float)))
+        np.testing.assert_array_equal(x, gm.consistent(STAR, v.astype(float)))
     assert gm.consistent(STAR, [10, 4, 3]).tolist() == [9, 5, 4]
+
+
+@given(problems(max_n=30), st.integers(0, 2**62))
+def test_whole_numbers_are_read_as_they_are(problem, largest):
+    """No copy is made of them, so every step must take them."""
+    tree, post = problem.tree, problem.solver
+    if problem.s.min() > 0:
+        v = np.random.default_rng(0).integers(-largest, largest, (tree.n, 2), endpoint=True)
+    else:
+        v = np.zeros((tree.n, 2), np.int64)
+    options = [{}, {"nonnegative": True}] if largest < 2**40 else [{}]
+    for option in options:
+        for w in (v, np.ascontiguousarray(v[:, 0])):
+            found, info = post.project(w, return_info=True, **option)
+            expected, expected_info = post.project(w.astype(float), return_info=True, **option)
+            assert found.dtype == np.float64
+            assert found.tobytes() == expected.tobytes()
+            assert info == expected_info
+    post.keep(v[:, 0])
+    assert post.value(tree.root) == pytest.approx(post.project(v)[tree.root, 0])
 
 
 def layouts(v: np.ndarray) -> dict[str, np.ndarray]:

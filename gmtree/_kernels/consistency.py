@@ -97,6 +97,12 @@ def add(total, lost, x):
 
 
 @inlined
+def _total_of(total, lost):
+    """total + lost; with infinite terms nothing is lost, nor can it be told."""
+    return total if abs(total) == np.inf else total + lost
+
+
+@inlined
 def _stretch_before(parent, r, start):
     """Where the stretch of positions that ends before r begins, and whether it is long siblings."""
     last = r - np.uint64(1)
@@ -149,7 +155,7 @@ def factor_inner(parent, s, t, start, stop):
             while r > start and parent[r - np.uint64(1)] == p:
                 r -= np.uint64(1)
                 total, lost = add(total, lost, weights(s, t, r)[2])
-            t[p] = total + lost
+            t[p] = _total_of(total, lost)
         while r > first:
             r -= np.uint64(1)
             t[parent[r]] += weights(s, t, r)[2]
@@ -219,7 +225,7 @@ def _add_family(parent, order, v, r, stop):
     while r < stop and parent[r] == p:
         more, r = _add_siblings(parent, order, v, r, min(r + np.uint64(128), stop))
         total, lost = add(total, lost, more)
-    return total + lost, r
+    return _total_of(total, lost), r
 
 
 @kernel
@@ -264,7 +270,7 @@ def up_inner(parent, order, s, t, v, b, start, stop):
                 r -= np.uint64(1)
                 z = _combine(v[_at(order, r)], b[r], s, t, r)
                 total, lost = add(total, lost, z)
-            b[p] = total + lost
+            b[p] = _total_of(total, lost)
         while r > first:
             r -= np.uint64(1)
             i, p = _at(order, r), parent[r]
@@ -350,18 +356,34 @@ def _is_giant(place, p):
     return p < place.size and place[p] >= 0
 
 
+@inlined
+def _together(parent, r):
+    """How many positions from r on to take at once: many siblings, or one."""
+    many = r + LONG <= parent.size and parent[r + LONG - np.uint64(1)] == parent[r]
+    return LONG if many else np.uint64(1)
+
+
 @kernel
-def subtract_children(parent, order, place, x, rest, lost):
-    """rest + lost = x_p - sum of x_c for giant families; x_p and 0 on entry."""
-    r, n = np.uint64(1), np.uint64(parent.size)
-    while r < n:
-        p = parent[r]
-        together = r + LONG <= n and parent[r + LONG - np.uint64(1)] == p
-        count = LONG if together else np.uint64(1)
+def subtract_children(parent, order, place, x, rest):
+    """rest = x_p - sum of x_c for giant families; holds x_p on entry."""
+    # Sums in lanes that can be done at once, each with what it lost.
+    total, lost = np.zeros((rest.size, 16)), np.zeros((rest.size, 16))
+    lanes = np.uint64(16)
+    r = np.uint64(1)
+    while r < parent.size:
+        p, end = parent[r], r + _together(parent, r)
         if _is_giant(place, p):
-            total = _add_all(order, x, r, r + count)
-            rest[place[p]], lost[place[p]] = add(rest[place[p]], lost[place[p]], -total)
-        r += count
+            g = place[p]
+            for first in range(r, end, lanes):
+                for k in range(np.uint64(0), min(lanes, end - first)):
+                    i = _at(order, first + k)
+                    total[g, k], lost[g, k] = add(total[g, k], lost[g, k], -x[i])
+        r = end
+    for g in range(rest.size):
+        all_lost = 0.0
+        for k in range(16):
+            rest[g], all_lost = add(rest[g], all_lost + lost[g, k], total[g, k])
+        rest[g] += all_lost
 
 
 @kernel
@@ -371,20 +393,22 @@ def settle(parent, order, place, q, s, t, rest, waiting, x):
     The part of one child may be too small to change it. So one of many takes the parts of all,
     and what rounding leaves of that is `waiting` for the next; it is 0 on entry.
     """
-    for r in range(LONG, np.uint64(parent.size), LONG):
-        p, end = parent[r], min(r + LONG, np.uint64(parent.size))
-        if not _is_giant(place, p) or parent[end - np.uint64(1)] != p:
-            continue
-        parts, taker = _parts(q, s, t, r, end)
-        if taker > np.uint64(0):
-            i = _at(order, taker)
-            before = np.float64(x[i])
-            waiting[place[p]] += parts * ratio(1.0, t[p]) * rest[place[p]]
-            x[i] = before + waiting[place[p]]
-            waiting[place[p]] -= np.float64(x[i]) - before
+    r = np.uint64(1)
+    while r < parent.size:
+        p, end = parent[r], r + _together(parent, r)
+        if _is_giant(place, p):
+            parts, taker = _parts(q, s, t, r, end)
+            left = waiting[place[p]] + parts * ratio(1.0, t[p]) * rest[place[p]]
+            if taker > np.uint64(0):
+                i = _at(order, taker)
+                before = np.float64(x[i])
+                x[i] = before + left
+                left -= np.float64(x[i]) - before
+            waiting[place[p]] = left
+        r = end
 
 
-@kernel
+@inlined
 def _parts(q, s, t, r, end):
     """The sum of q over positions r to ``end - 1``, and the last that is not exactly known or 0."""
     if q is None and s is None and r >= t.size:
