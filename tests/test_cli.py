@@ -139,6 +139,14 @@ def test_an_interrupt_ends_quietly(capsys, monkeypatch):
     assert run(capsys, "bench", "table") == (130, "", "")
 
 
+def test_readers_may_leave_early():
+    command = [sys.executable, "-m", "gmtree", "demo", "--nodes", "1000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
+
+
 def test_real_files(capsys, monkeypatch):
     found = {}
 

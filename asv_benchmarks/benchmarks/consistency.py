@@ -1,4 +1,4 @@
-"""Consistency: construction, projection, bounds, whole numbers, exact errors, and others."""
+"""Consistency: construction, projection, bounds, whole numbers, exact errors, and baselines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 import gmtree as gm
 from gmtree.bench import trees
-from gmtree.bench.comparisons import COMPARISONS, CONSISTENT, NONNEGATIVE, measurements
+from gmtree.bench.comparisons import measurements
 from gmtree.bench.timing import copy_ratio, ratio
 
 from . import COPIES, LARGE, LARGEST, NODES, SHAPES, unit
@@ -160,27 +160,3 @@ class Baselines(Problem):
     @unit(COPIES)
     def track_method(self, shape: str, nodes: int, method: str) -> float:
         return copy_ratio(lambda: self.method(self.tree, self.noisy), self.tree.n)
-
-
-PEERS = {
-    f"{c.task}: {c.peer} on {shape}": (c, shape)
-    for c in COMPARISONS
-    if c.task in (CONSISTENT, NONNEGATIVE) and c.is_installed
-    for shape in c.shapes
-}
-
-
-class Peers:
-    """Others who find the same values, those that are installed."""
-
-    params = (tuple(PEERS), LARGEST)
-    param_names = ("peer", "nodes")
-
-    def setup(self, peer: str, nodes: int) -> None:
-        comparison, shape = PEERS[peer]
-        nodes = min(nodes, comparison.most_nodes.get(shape, nodes))
-        self.pair = comparison.prepare(trees.make(shape, nodes).canonical())
-
-    @unit("times as long as we take")
-    def track_peer(self, peer: str, nodes: int) -> float:
-        return ratio(self.pair.theirs, self.pair.ours, times=1)

@@ -6,7 +6,6 @@ import numpy as np
 
 import gmtree as gm
 from gmtree.bench import trees
-from gmtree.bench.comparisons import COMPARISONS, DOWN, UP
 from gmtree.bench.timing import copy_ratio, ratio
 
 from . import COPIES, LARGE, LARGEST, NODES, SHAPES, unit
@@ -79,27 +78,3 @@ class Columns:
             lambda: self.G.T.solve(self.eight, out=self.outs),
             lambda: self.G.T.solve(self.one, out=self.out),
         )
-
-
-PEERS = {
-    f"{c.task}: {c.peer} on {shape}": (c, shape)
-    for c in COMPARISONS
-    if c.task in (DOWN, UP) and c.is_installed
-    for shape in c.shapes
-}
-
-
-class Peers:
-    """Others who add along edges, those that are installed."""
-
-    params = (tuple(PEERS), LARGEST)
-    param_names = ("peer", "nodes")
-
-    def setup(self, peer: str, nodes: int) -> None:
-        comparison, shape = PEERS[peer]
-        nodes = min(nodes, comparison.most_nodes.get(shape, nodes))
-        self.pair = comparison.prepare(trees.make(shape, nodes).canonical())
-
-    @unit("times as long as we take")
-    def track_peer(self, peer: str, nodes: int) -> float:
-        return ratio(self.pair.theirs, self.pair.ours, times=1)
