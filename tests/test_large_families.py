@@ -38,7 +38,19 @@ def shuffled(m: int) -> gm.Tree:
     return gm.Tree.from_parents(renumber(broom(m).parent, np.random.default_rng(3).permutation(m)))
 
 
-SHAPES = [star, spider, broom, shuffled]
+def two_heights(m: int) -> gm.Tree:
+    """Two families, one giant and one small, each of leaves and of nodes with one child.
+
+    By position, children of the small family stand between two kinds of children of the other.
+    """
+    third = m // 3 + 37
+    few = [1] * 50
+    above = np.r_[-1, 0, 0, np.full(2 * third, 2), few, few]
+    legs = np.r_[3 + np.arange(third), 3 + 2 * third + np.arange(50)]
+    return gm.Tree.from_parents(np.r_[above, legs])
+
+
+SHAPES = [star, spider, broom, shuffled, two_heights]
 
 
 def gaps(tree: gm.Tree, x: np.ndarray) -> np.ndarray:
@@ -48,7 +60,7 @@ def gaps(tree: gm.Tree, x: np.ndarray) -> np.ndarray:
         [
             abs(math.fsum([x[i], *(-x[child[start[i] : start[i + 1]]]).tolist()]))
             for i in tree.internal.tolist()
-            if start[i + 1] - start[i] > 2
+            if start[i + 1] - start[i] > 1
         ]
     )
 

@@ -359,8 +359,14 @@ def _is_giant(place, p):
 @inlined
 def _together(parent, r):
     """How many positions from r on to take at once: many siblings, or one."""
-    many = r + LONG <= parent.size and parent[r + LONG - np.uint64(1)] == parent[r]
-    return LONG if many else np.uint64(1)
+    end = r + LONG
+    if end > parent.size or parent[end - np.uint64(1)] != parent[r]:
+        return np.uint64(1)
+    # Where another height begins in between, there may be others' children.
+    same = True
+    for k in range(r, end):
+        same &= parent[k] == parent[r]
+    return LONG if same else np.uint64(1)
 
 
 @kernel
