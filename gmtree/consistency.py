@@ -302,10 +302,11 @@ class Consistency:
     def _settle(self, out: np.ndarray) -> None:
         """Make up for what rounding leaves between a parent and its very many children."""
         layout = self.tree._layout
-        first, last = layout.parent[::GIANT_FAMILY], layout.parent[GIANT_FAMILY - 1 :: GIANT_FAMILY]
-        giant = np.unique(last[first[: last.size] == last])
-        if not giant.size:
+        last = layout.parent[GIANT_FAMILY - 1 :: GIANT_FAMILY]
+        in_a_row = last[layout.parent[::GIANT_FAMILY][: last.size] == last]
+        if not in_a_row.size:
             return
+        giant = np.unique(in_a_row)
         place = np.full(int(giant[-1]) + 1, -1)
         place[giant] = np.arange(giant.size)
         nodes = self.tree.order[giant]
