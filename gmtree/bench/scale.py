@@ -37,7 +37,7 @@ ALGORITHMS = (FROM_PARENTS, *COMPILED, *RECURSIVE)
 RECURSIVE_BYTES = 400
 RECURSIVE_SECONDS, RECURSIVE_SECONDS_QUICK = 60.0, 0.2
 # Shorter calls are repeated: the garbage collector may fall into one of them.
-WORTH_REPEATING = 0.02
+WORTH_REPEATING = 3.0
 
 # What full GMC promises against the recursive algorithms, on the whole census.
 LEAST_SPEED_UP = 100.0
