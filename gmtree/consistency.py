@@ -28,6 +28,8 @@ from gmtree.tree import Tree
 # In a family with this many children in a row, rounding that is the same for all of them adds up
 # to more than the rounding of the largest value.
 GIANT_FAMILY = 1 << 13
+# Sums of such families are added up side by side in as many as a processor may take at once.
+LANES = 16
 # Values known exactly may be sums that were rounded; beyond this they contradict each other.
 EXACT_TOLERANCE, EXACT_TOLERANCE_FLOAT32 = 1e-11, 1e-6
 
@@ -312,7 +314,8 @@ class Consistency:
         nodes = self.tree.order[giant]
         for x in out.reshape(self.tree.n, -1).T:
             rest, waiting = x[nodes].astype(np.float64), np.zeros(giant.size)
-            kernels.subtract_children(layout.parent, layout.order, place, x, rest)
+            total, lost = np.zeros((2, giant.size, LANES))
+            kernels.subtract_children(layout.parent, layout.order, place, x, rest, total, lost)
             args = (place, *self._factor.weights, rest, waiting, x)
             kernels.settle(layout.parent, layout.order, *args)
 

@@ -370,11 +370,12 @@ def _together(parent, r):
 
 
 @kernel
-def subtract_children(parent, order, place, x, rest):
-    """rest = x_p - sum of x_c for giant families; holds x_p on entry."""
-    # Sums in lanes that can be done at once, each with what it lost.
-    total, lost = np.zeros((rest.size, 16)), np.zeros((rest.size, 16))
-    lanes = np.uint64(16)
+def subtract_children(parent, order, place, x, rest, total, lost):
+    """rest = x_p - sum of x_c for giant families; holds x_p on entry.
+
+    `total` and `lost` hold zeros; their columns are lanes that can be done at once.
+    """
+    lanes = np.uint64(total.shape[1])
     r = np.uint64(1)
     while r < parent.size:
         p, end = parent[r], r + _together(parent, r)
@@ -387,7 +388,7 @@ def subtract_children(parent, order, place, x, rest):
         r = end
     for g in range(rest.size):
         all_lost = 0.0
-        for k in range(16):
+        for k in range(lanes):
             rest[g], all_lost = add(rest[g], all_lost + lost[g, k], total[g, k])
         rest[g] += all_lost
 
