@@ -328,7 +328,7 @@ class Consistency:
             if segment[0] < layout.n_inner:
                 run(kernels.up_inner, args, segment)
         # A NaN or an infinity anywhere has made its way up to the root.
-        if not (np.all(np.isfinite(b[0])) and np.all(np.isfinite(v[self.tree.root]))):
+        if not (np.isfinite(b[0]).all() and np.isfinite(v[self.tree.root]).all()):
             check.finite("noisy", v)
         self._check_exact(v, b)
 

@@ -397,12 +397,16 @@ def subtract_children(parent, order, place, x, rest, total, lost):
 def settle(parent, order, place, q, s, t, rest, waiting, x):
     """Give the children of giant families what is left of their parents' values.
 
-    The part of one child may be too small to change it. So one of many takes the parts of all,
-    and what rounding leaves of that is `waiting` for the next; it is 0 on entry.
+    The part of one child may be too small to change it; what rounding leaves is `waiting` for the
+    next, 0 on entry. Of many leaves one takes the parts of all, which is quicker. An internal
+    node takes no more than its own, since its children do not follow; nor does a float32, where
+    the parts are not that small.
     """
     r = np.uint64(1)
     while r < parent.size:
-        p, end = parent[r], r + _together(parent, r)
+        p, end = parent[r], r + np.uint64(1)
+        if r >= t.size and x.itemsize == 8:
+            end = r + _together(parent, r)
         if _is_giant(place, p):
             parts, taker = _parts(q, s, t, r, end)
             left = waiting[place[p]] + parts * ratio(1.0, t[p]) * rest[place[p]]
@@ -417,13 +421,13 @@ def settle(parent, order, place, q, s, t, rest, waiting, x):
 
 @inlined
 def _parts(q, s, t, r, end):
-    """The sum of q over positions r to ``end - 1``, and the last that is not exactly known or 0."""
+    """The sum of q over positions r to ``end - 1``, and which has the largest; 0 for none."""
     if q is None and s is None and r >= t.size:
         return float(end - r), end - np.uint64(1)
-    total, last = 0.0, np.uint64(0)
+    total, largest, where = 0.0, 0.0, np.uint64(0)
     for c in range(r, end):
         part = known(s, t, c) if q is None else q[c]
         total += part
-        if part > 0.0:
-            last = c
-    return total, last
+        if part > largest:
+            largest, where = part, c
+    return total, where
