@@ -14,8 +14,8 @@ from gmtree._kernels import consistency as kernels
 from gmtree._kernels import errors
 from gmtree.tree import Tree
 
-# Positive variances outside these could have reciprocals or sums that overflow.
-VARIANCE_RANGE = (1e-300, 1e300)
+# Ratios of positive variances and of values to them must not overflow, nor vanish.
+VARIANCE_RANGE = (1e-100, 1e100)
 # From this mean number of children on, summing a family in a register beats adding each child
 # to its parent in memory.
 LARGE_FAMILY = 6

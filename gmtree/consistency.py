@@ -68,7 +68,8 @@ class Consistency:
     variance : optional
         Variance of the measurement at each node: one number for all, one per node, or one per
         level from the root down. None means equal. 0 marks a value that is known exactly and
-        is kept; inf a node that was not measured, whose value is ignored.
+        is kept; inf a node that was not measured, whose value is ignored. Others must lie
+        between 1e-100 and 1e100.
     threads : int, optional
         Threads that share a sweep over a large tree; by default the cores at hand. Results do
         not depend on it, to the last bit.
@@ -312,11 +313,14 @@ class Consistency:
         place = np.full(int(giant[-1]) + 1, -1)
         place[giant] = np.arange(giant.size)
         nodes = self.tree.order[giant]
+        count = self.tree.child_count[nodes]
         for x in out.reshape(self.tree.n, -1).T:
             rest, waiting = x[nodes].astype(np.float64), np.zeros(giant.size)
             total, lost = np.zeros((2, giant.size, LANES))
             kernels.subtract_children(layout.parent, layout.order, place, x, rest, total, lost)
-            args = (place, *self._factor.weights, rest, waiting, x)
+            # Nothing is left where the difference is within the rounding of the parent itself.
+            rest[abs(rest) <= np.spacing(abs(x[nodes]))] = 0
+            args = (place, *self._factor.weights, count, np.finfo(x.dtype).eps, rest, waiting, x)
             kernels.settle(layout.parent, layout.order, *args)
 
     def _collect(self, run: _sweep.Run, v: np.ndarray, b: np.ndarray) -> None:

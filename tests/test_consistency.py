@@ -159,14 +159,25 @@ def test_levels_count_from_the_root():
         ([1, 1, 1, 1], "one per node .3. or one per level .2., not have shape .4,."),
         ([[1, 1, 1]], "not have shape"),
         ([np.nan, 1], "level 1 has nan"),
-        (1e-301, "must be 0, inf or from 1e-300 to 1e.300, not 1e-301"),
-        ([1, 1e301, 1], "must be 0, inf or from 1e-300 to 1e.300; node 1 has 1e.301"),
+        (1e-101, "must be 0, inf or from 1e-100 to 1e.100, not 1e-101"),
+        ([1, 1e101, 1], "must be 0, inf or from 1e-100 to 1e.100; node 1 has 1e.101"),
         ([np.inf] * 3, "no node is measured"),
     ],
 )
 def test_bad_variance(variance, message):
     with pytest.raises(ValueError, match=message):
         gm.Consistency(STAR, variance)
+
+
+def test_variances_at_the_ends_of_their_range():
+    small, large = 1e-100, 1e100
+    tree = gm.Tree.from_parents([-1, 0, 0, 1, 1])
+    x = gm.consistent(tree, [10.0, 4, 4, 1, 1], [0, small, small, large, large])
+    np.testing.assert_allclose(x, [10, 5, 5, 2.5, 2.5], rtol=1e-14)
+    for s in (small, large):
+        for size in (1e-200, 1e-20, 1e9, 1e200):
+            x = gm.consistent(STAR, [size, 0, 0], [s] * 3)
+            np.testing.assert_allclose(x, size * np.array([2, 1, 1]) / 3, rtol=1e-14)
 
 
 def test_bad_types():
@@ -570,6 +581,37 @@ def test_copies(kind, how):
     np.testing.assert_array_equal(other.project(problem.v), expected)
     np.testing.assert_array_equal(other.node_variance(), variance)
     assert other.value(3) == post.value(3)
+
+
+@pytest.mark.parametrize("parent", [[-1, 0, 0, 1, 1, 2], [2, 2, -1, 2, 0, 0]])
+@pytest.mark.parametrize("variance", [None, [1, 2, 3, 4, 5, 6], [1, np.inf, 3, np.inf, np.inf, 6]])
+def test_trees_with_64_bit_numbers(parent, variance, monkeypatch):
+    """As trees of more than 2^31 nodes have them."""
+    expected = everything(gm.Consistency(gm.Tree.from_parents(parent), variance))
+    monkeypatch.setattr(gm._validate, "index_dtype", lambda n: np.dtype(np.int64))
+    tree = gm.Tree.from_parents(parent)
+    assert tree.parent.dtype == np.int64
+    for found, old in zip(everything(gm.Consistency(tree, variance)), expected, strict=True):
+        np.testing.assert_array_equal(found, old)
+
+
+def everything(post: gm.Consistency) -> list:
+    """What there is to ask of a solver."""
+    v = np.arange(post.tree.n)
+    results = [
+        post.project(v),
+        post.project(v + 0.5),
+        post.project(np.stack([v, v], axis=1)),
+        post.project(v, nonnegative=True),
+        post.project(v, integer=True),
+        post.node_variance(),
+        post.covariance(0, v),
+        post.leaf_sum_variance([[0, 2]]),
+        post.leaf_sum_variance(np.ones(post.tree.n_leaves, bool)),
+        post.keep(v).value(1),
+    ]
+    post.update(1, 3.0)
+    return [*results, post.value(3)]
 
 
 def test_repr():

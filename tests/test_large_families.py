@@ -50,6 +50,14 @@ def two_heights(m: int) -> gm.Tree:
     return gm.Tree.from_parents(np.r_[above, legs])
 
 
+def sizes_mixed(m: int) -> gm.Tree:
+    """Families of 3 to 40 leaves."""
+    size = np.random.default_rng(5).integers(3, 41, m // 22)
+    return gm.Tree.from_parents(
+        np.r_[-1, np.zeros(size.size, int), np.repeat(1 + np.arange(size.size), size)]
+    )
+
+
 SHAPES = [star, spider, broom, shuffled, two_heights]
 
 
@@ -101,13 +109,51 @@ def test_settling_moves_nothing_that_matters(shape, monkeypatch):
     np.testing.assert_allclose(settled, gm.consistent(tree, v), rtol=0, atol=1e-13)
 
 
-def test_float32_and_columns():
-    tree = star(2 * GIANT)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_float32(shape):
+    tree = shape(3 * GIANT)
     v = measurements(tree, "offset").astype(np.float32)
     x = gm.consistent(tree, v)
     assert x.dtype == np.float32
-    assert gaps(tree, x.astype(float))[0] <= 1e-6 * np.abs(x).max()
-    columns = gm.consistent(tree, np.stack([v, 2 * v], axis=1).astype(float))
+    assert gaps(tree, x.astype(float)).max() <= 1e-6 * np.abs(x).max()
+    precise = gm.consistent(tree, v.astype(float))
+    np.testing.assert_allclose(x, precise, rtol=0, atol=1e-6 * np.abs(x).max())
+
+
+def test_small_families_below_giant_ones_stay_consistent():
+    tree = spider(6 * GIANT)
+    x = gm.consistent(tree, measurements(tree, "offset"))
+    below = np.flatnonzero(tree.parent > 0)
+    np.testing.assert_allclose(x[tree.parent[below]], x[below], rtol=0, atol=1e-15)
+
+
+def test_nearly_exact_children_hardly_move():
+    """Of many children the least known takes what is left of all."""
+    tree = star(2 * GIANT)
+    v = measurements(tree, "beside 1e9")
+    s = np.where(np.arange(tree.n) % 16 == 15, 1e-12, 1e12)
+    v[s < 1] = 1
+    x = gm.consistent(tree, v, s)
+    np.testing.assert_allclose(x[s < 1], v[s < 1], rtol=1e-15)
+    assert gaps(tree, x)[0] <= 1e-12 * np.abs(x).max() * tree.height
+
+
+def test_small_children_among_large_ones_hardly_move():
+    """What rounding leaves of large values is not for small ones to take."""
+    for tree, level in ((star(GIANT), slice(1, None)), (spider(GIANT), slice(1, GIANT // 2 + 1))):
+        v = np.full(tree.n, 1e9 / 3)
+        v[::100] = 1
+        v[tree.root] = v[level].sum() + 1e6 / 7
+        x, one = gm.consistent(tree, v), np.flatnonzero(v == 1)
+        # Equal siblings get equal values, up to rounding of their own size.
+        leaves = one[tree.parent[one] == 0]
+        assert np.ptp(x[leaves]) <= 1e-13
+
+
+def test_columns():
+    tree = star(2 * GIANT)
+    v = measurements(tree, "offset")
+    columns = gm.consistent(tree, np.stack([v, 2 * v], axis=1))
     for x in columns.T:
         assert gaps(tree, x)[0] <= 1e-12 * np.abs(x).max() * tree.height
 
@@ -151,12 +197,12 @@ def test_families_about_as_long_as_a_stretch(size, variance, below):
 
 
 @pytest.mark.parametrize("variance", ["equal", "node"])
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", [*SHAPES, sizes_mixed])
 def test_threads_do_not_change_a_bit(shape, variance, monkeypatch):
     monkeypatch.setattr(_sweep, "SMALLEST_SHARED_LEVEL", 64)
     tree = gm.Tree.from_parents(shape(3 * GIANT).parent)
     assert any(shared for _, _, shared in tree._layout.segments)
     v, s = measurements(tree, "offset"), variances(tree, variance)
     one = gm.consistent(tree, v, s, threads=1)
-    for threads in (2, 3):
+    for threads in (2, 3, 4, 5):
         assert gm.consistent(tree, v, s, threads=threads).tobytes() == one.tobytes()

@@ -8,13 +8,7 @@ to its children.
 import numpy as np
 
 from gmtree._kernels._jit import kernel
-
-
-@kernel
-def _at(order, r):
-    """The caller's node at position r."""
-    return r if order is None else order[r]
-
+from gmtree._kernels._shared import at
 
 # --------------------------------------------------------------------------- Boosting
 
@@ -23,8 +17,8 @@ def _at(order, r):
 def boosting_leaves(parent, order, v, total, out, start, stop):
     """z_i = v_i, added to total_parent."""
     for r in range(np.uint64(start), np.uint64(stop)):
-        z = v[_at(order, r)]
-        out[_at(order, r)] = z
+        z = v[at(order, r)]
+        out[at(order, r)] = z
         total[parent[r]] += z
 
 
@@ -33,7 +27,7 @@ def boosting_inner(parent, order, level_start, own, below, v, total, out):
     """z_i = own_l v_i + below_l total_i at each level l of internal nodes, children first."""
     for level in range(level_start.size - 3, -1, -1):
         for r in range(np.uint64(level_start[level]), np.uint64(level_start[level + 1])):
-            i = _at(order, r)
+            i = at(order, r)
             z = own[level] * v[i] + below[level] * total[r]
             out[i] = z
             if r > np.uint64(0):
@@ -43,9 +37,9 @@ def boosting_inner(parent, order, level_start, own, below, v, total, out):
 @kernel
 def boosting_down(parent, order, share, total, out):
     """x_i = z_i + (x_parent - total_parent) / k, where `share` is 1 / k; parents first."""
-    total[0] = (out[_at(order, np.uint64(0))] - total[0]) * share
+    total[0] = (out[at(order, np.uint64(0))] - total[0]) * share
     for r in range(np.uint64(1), np.uint64(parent.size)):
-        i = _at(order, r)
+        i = at(order, r)
         x = out[i] + total[parent[r]]
         out[i] = x
         if r < np.uint64(total.size):
@@ -63,7 +57,7 @@ def privtrie_up(parent, order, t, total, out):
     there; q is 1 at leaves and `t` zeros.
     """
     for r in range(parent.size - 1, -1, -1):
-        i = _at(order, r)
+        i = at(order, r)
         q = 1.0
         if r < t.size:
             q = t[r] / (1.0 + t[r])
@@ -76,9 +70,9 @@ def privtrie_up(parent, order, t, total, out):
 @kernel
 def privtrie_down(parent, order, t, total, out):
     """x_i = y_i - q_i (sum of x over the ancestors of i), parents first."""
-    total[0] = out[_at(order, np.uint64(0))]
+    total[0] = out[at(order, np.uint64(0))]
     for r in range(np.uint64(1), np.uint64(parent.size)):
-        i = _at(order, r)
+        i = at(order, r)
         above = total[parent[r]]
         if r < np.uint64(t.size):
             x = out[i] - t[r] / (1.0 + t[r]) * above

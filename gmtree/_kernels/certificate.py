@@ -10,12 +10,7 @@ infinitely stiff, one that was not measured not at all.
 import numpy as np
 
 from gmtree._kernels._jit import kernel
-
-
-@kernel
-def _at(order, r):
-    """The caller's node at position r."""
-    return r if order is None else order[r]
+from gmtree._kernels._shared import at
 
 
 @kernel
@@ -35,7 +30,7 @@ def find_loosest(parent, order, v, variance, bound, x, slope, stiffness, through
     """
     n_internal = slope.size
     for r in range(parent.size - 1, 0, -1):
-        i, p = _at(order, r), parent[r]
+        i, p = at(order, r), parent[r]
         g, h = _own(variance, r, x[i] - v[i])
         if r < n_internal:
             g += slope[r]
@@ -58,7 +53,7 @@ def largest_move(parent, order, v, variance, bound, x, slope, stiffness, through
     n_internal = slope.size
     largest = 0.0
     for r in range(parent.size):
-        i = _at(order, r)
+        i = at(order, r)
         own_slope, own_stiffness = _own(variance, r, x[i] - v[i])
         g = 0.0
         h = 0.0

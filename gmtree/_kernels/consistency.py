@@ -15,57 +15,11 @@ holds the fraction that each child takes, and elsewhere the q above.
 import numpy as np
 
 from gmtree._kernels._jit import inlined, kernel
+from gmtree._kernels._shared import add, at, known, ratio, weights
 
 # Where so many positions in a row, from a multiple of it on, are siblings, they are added up with
 # care: rounding that is the same for all of them does not average out.
 LONG = np.uint64(128)
-
-
-@inlined
-def _at(order, r):
-    """The caller's node at position r."""
-    return r if order is None else order[r]
-
-
-@inlined
-def weights(s, t, r):
-    """(gain, carry, q) of internal position r: z = gain v + carry b, and the variance of z.
-
-    gain = t / (s + t), carry = s / (s + t) and q = s t / (s + t), with their limits for s = 0
-    (exactly known), s = inf (not measured) and t = inf (undetermined from below).
-    """
-    if s is None:
-        carry = 1.0 / (1.0 + t[r])
-        return t[r] * carry, carry, t[r] * carry
-    if s[r] == 0.0 or (t[r] == np.inf and s[r] < np.inf):
-        return 1.0, 0.0, s[r]
-    if s[r] == np.inf:
-        return 0.0, 1.0, t[r]
-    inverse = 1.0 / (s[r] + t[r])
-    carry = s[r] * inverse
-    return t[r] * inverse, carry, t[r] * carry
-
-
-@inlined
-def known(s, t, r):
-    """q: variance of what is known of position r from itself and below."""
-    if r < t.size:
-        return weights(s, t, r)[2]
-    return 1.0 if s is None else s[r]
-
-
-@inlined
-def ratio(part, t):
-    """part / t; 0 where all children are exactly known; a fraction stays what it is."""
-    if t == np.inf:
-        return part
-    return part / t if t > 0.0 else 0.0
-
-
-@inlined
-def share(q, s, t, r, p):
-    """What position r takes of a difference at its parent p."""
-    return ratio(known(s, t, r) if q is None else q[r], t[p])
 
 
 @inlined
@@ -86,14 +40,6 @@ def _combine_again(v, b, q, s, t, r):
         return (v * t[r] + b) * t[r] * inverse, t[r] * t[r] * inverse, (1.0 + t[r]) * inverse
     gain, carry, variance = weights(s, t, r)
     return gain * v + carry * b, variance if q is None else q[r], ratio(1.0, t[r])
-
-
-@inlined
-def add(total, lost, x):
-    """total + x, and `lost` with what rounding took from that."""
-    both = total + x
-    kept = both - total
-    return both, lost + ((total - (both - kept)) + (x - kept))
 
 
 @inlined
@@ -122,7 +68,7 @@ def take_variances(order, variance, smallest, largest, s, seen, start, stop):
     """
     usual = True
     for r in range(np.uint64(start), np.uint64(stop)):
-        own = variance[_at(order, r)]
+        own = variance[at(order, r)]
         s[r] = own
         usual &= (own >= smallest) & (own <= largest)
     if usual:
@@ -194,7 +140,7 @@ def up_leaves(parent, order, v, b, start, stop):
             total, r = _add_family(parent, order, v, r, stop)
             b[p] += total
         for k in range(r, end):
-            i, p = _at(order, k), parent[k]
+            i, p = at(order, k), parent[k]
             if v.ndim == 1:
                 b[p] += v[i]
             else:
@@ -220,10 +166,10 @@ def _add_family(parent, order, v, r, stop):
     A long sum is put together from short ones, with what is lost between them added at the end.
     """
     p = parent[r]
-    total, r = _add_siblings(parent, order, v, r, min(r + np.uint64(128), stop))
+    total, r = _add_siblings(parent, order, v, r, min(r + LONG, stop))
     lost = 0.0
     while r < stop and parent[r] == p:
-        more, r = _add_siblings(parent, order, v, r, min(r + np.uint64(128), stop))
+        more, r = _add_siblings(parent, order, v, r, min(r + LONG, stop))
         total, lost = add(total, lost, more)
     return _total_of(total, lost), r
 
@@ -231,14 +177,11 @@ def _add_family(parent, order, v, r, stop):
 @kernel
 def _add_siblings(parent, order, v, r, stop):
     """The sum of v over r and its siblings that follow, and where they end; up to `stop`."""
-    p = parent[r]
-    if parent[stop - np.uint64(1)] == p:
-        return _add_all(order, v, r, stop), stop
-    total = 0.0
-    while r < stop and parent[r] == p:
-        total += v[_at(order, r)]
-        r += np.uint64(1)
-    return total, r
+    if parent[stop - np.uint64(1)] != parent[r]:
+        p, stop = parent[r], r
+        while parent[stop] == p:
+            stop += np.uint64(1)
+    return _add_all(order, v, r, stop), stop
 
 
 @inlined
@@ -246,13 +189,13 @@ def _add_all(order, v, r, stop):
     """The sum of v over positions r to ``stop - 1``, in four parts that need not wait in turn."""
     a = b = c = d = 0.0
     while r + np.uint64(4) <= stop:
-        a += v[_at(order, r)]
-        b += v[_at(order, r + np.uint64(1))]
-        c += v[_at(order, r + np.uint64(2))]
-        d += v[_at(order, r + np.uint64(3))]
+        a += v[at(order, r)]
+        b += v[at(order, r + np.uint64(1))]
+        c += v[at(order, r + np.uint64(2))]
+        d += v[at(order, r + np.uint64(3))]
         r += np.uint64(4)
     while r < stop:
-        a += v[_at(order, r)]
+        a += v[at(order, r)]
         r += np.uint64(1)
     return (a + b) + (c + d)
 
@@ -268,12 +211,12 @@ def up_inner(parent, order, s, t, v, b, start, stop):
             total, lost = b[p], 0.0
             while r > start and parent[r - np.uint64(1)] == p:
                 r -= np.uint64(1)
-                z = _combine(v[_at(order, r)], b[r], s, t, r)
+                z = _combine(v[at(order, r)], b[r], s, t, r)
                 total, lost = add(total, lost, z)
             b[p] = _total_of(total, lost)
         while r > first:
             r -= np.uint64(1)
-            i, p = _at(order, r), parent[r]
+            i, p = at(order, r), parent[r]
             if v.ndim == 1:
                 b[p] += _combine(v[i], b[r], s, t, r)
             else:
@@ -284,15 +227,15 @@ def up_inner(parent, order, s, t, v, b, start, stop):
 @kernel
 def estimates(order, s, t, v, b, z):
     """z of internal nodes, after the upward sweep."""
-    for r in range(t.size):
-        z[r] = _combine(v[_at(order, r)], b[r], s, t, r)
+    for r in range(np.uint64(t.size)):
+        z[r] = _combine(v[at(order, r)], b[r], s, t, r)
 
 
 @kernel
 def root(order, s, t, v, b, out):
     """x_root = z_root; b_root becomes what its children share."""
     r = np.uint64(0)
-    i = _at(order, r)
+    i = at(order, r)
     per_variance = ratio(1.0, t[r])
     if v.ndim == 1:
         x = _combine(v[i], b[r], s, t, r)
@@ -312,7 +255,7 @@ def down_inner(parent, order, q, s, t, v, b, out, start, stop):
     Computing z_i again costs less than having kept it. `out` may be `v`.
     """
     for r in range(np.uint64(start), np.uint64(stop)):
-        i, p = _at(order, r), parent[r]
+        i, p = at(order, r), parent[r]
         if v.ndim == 1:
             z, variance, per_variance = _combine_again(v[i], b[r], q, s, t, r)
             x = z + variance * b[p]
@@ -335,11 +278,11 @@ def down_leaves(parent, order, q, v, b, out, start, stop):
             # With one parent several children can be done at once.
             d = b[parent[first]]
             for r in range(first, end):
-                i = _at(order, r)
+                i = at(order, r)
                 out[i] = v[i] + (d if q is None else q[r] * d)
             continue
         for r in range(first, end):
-            i, p = _at(order, r), parent[r]
+            i, p = at(order, r), parent[r]
             if v.ndim == 1:
                 out[i] = v[i] + (b[p] if q is None else q[r] * b[p])
             else:
@@ -383,7 +326,7 @@ def subtract_children(parent, order, place, x, rest, total, lost):
             g = place[p]
             for first in range(r, end, lanes):
                 for k in range(np.uint64(0), min(lanes, end - first)):
-                    i = _at(order, first + k)
+                    i = at(order, first + k)
                     total[g, k], lost[g, k] = add(total[g, k], lost[g, k], -x[i])
         r = end
     for g in range(rest.size):
@@ -394,13 +337,15 @@ def subtract_children(parent, order, place, x, rest, total, lost):
 
 
 @kernel
-def settle(parent, order, place, q, s, t, rest, waiting, x):
+def settle(parent, order, place, q, s, t, count, eps, rest, waiting, x):
     """Give the children of giant families what is left of their parents' values.
 
     The part of one child may be too small to change it; what rounding leaves is `waiting` for the
-    next, 0 on entry. Of many leaves one takes the parts of all, which is quicker. An internal
-    node takes no more than its own, since its children do not follow; nor does a float32, where
-    the parts are not that small.
+    next, 0 on entry. A child that is known far better than the mean of all `count` lets others
+    take its part, and one to which what is left is more than rounding (`eps` of it) lets larger
+    ones take that. Of many leaves one takes the parts of all, which is quicker. An internal node
+    takes no more than its own, since its children do not follow; nor does a float32, where the
+    parts are not that small.
     """
     r = np.uint64(1)
     while r < parent.size:
@@ -408,11 +353,13 @@ def settle(parent, order, place, q, s, t, rest, waiting, x):
         if r >= t.size and x.itemsize == 8:
             end = r + _together(parent, r)
         if _is_giant(place, p):
-            parts, taker = _parts(q, s, t, r, end)
-            left = waiting[place[p]] + parts * ratio(1.0, t[p]) * rest[place[p]]
-            if taker > np.uint64(0):
-                i = _at(order, taker)
-                before = np.float64(x[i])
+            parts, largest, taker = _parts(q, s, t, r, end)
+            own = parts * ratio(1.0, t[p]) * rest[place[p]]
+            left = waiting[place[p]] + own
+            i = at(order, taker)
+            before = np.float64(x[i])
+            is_rounding = abs(left) <= 2.0 * abs(own) + 8.0 * eps * abs(before)
+            if is_rounding and ratio(largest, t[p]) * count[place[p]] > 0.5:
                 x[i] = before + left
                 left -= np.float64(x[i]) - before
             waiting[place[p]] = left
@@ -421,13 +368,13 @@ def settle(parent, order, place, q, s, t, rest, waiting, x):
 
 @inlined
 def _parts(q, s, t, r, end):
-    """The sum of q over positions r to ``end - 1``, and which has the largest; 0 for none."""
+    """The sum of q over positions r to ``end - 1``, the largest, and where that is."""
     if q is None and s is None and r >= t.size:
-        return float(end - r), end - np.uint64(1)
-    total, largest, where = 0.0, 0.0, np.uint64(0)
+        return float(end - r), 1.0, r
+    total, largest, where = 0.0, 0.0, r
     for c in range(r, end):
         part = known(s, t, c) if q is None else q[c]
         total += part
         if part > largest:
             largest, where = part, c
-    return total, where
+    return total, largest, where

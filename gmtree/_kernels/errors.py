@@ -8,7 +8,7 @@ The final value of node c given that of its parent p is ``x_c = z_c + k_c (x_p -
 import numpy as np
 
 from gmtree._kernels._jit import kernel
-from gmtree._kernels.consistency import known, ratio, share, weights
+from gmtree._kernels._shared import known, ratio, share, weights
 
 
 @kernel

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gmtree._kernels._jit import kernel
-from gmtree._kernels.consistency import share, weights
+from gmtree._kernels._shared import share, weights
 
 
 @kernel

@@ -9,12 +9,7 @@ the root changes paths at most log2(n) times.
 import numpy as np
 
 from gmtree._kernels._jit import kernel
-
-
-@kernel
-def _at(order, r):
-    """The caller's node at position r."""
-    return r if order is None else order[r]
+from gmtree._kernels._shared import at
 
 
 @kernel
@@ -45,7 +40,7 @@ def find_jumps(parent, heavy, jump, start, stop):
 def lowest_common_ancestors(jump, order, rank, i, j, out, start, stop):
     """out_k = lca(i_k, j_k): lift the node whose path begins later until both share a path."""
     for k in range(np.uint64(start), np.uint64(stop)):
-        a, b = _at(rank, i[k]), _at(rank, j[k])
+        a, b = at(rank, i[k]), at(rank, j[k])
         head_a, head_b = jump[a, 0], jump[b, 0]
         while head_a != head_b:
             # Positions have parents first, so the later head cannot be above the other node.
@@ -55,14 +50,14 @@ def lowest_common_ancestors(jump, order, rank, i, j, out, start, stop):
             else:
                 b = jump[b, 1]
                 head_b = jump[b, 0]
-        out[k] = _at(order, min(a, b))
+        out[k] = at(order, min(a, b))
 
 
 @kernel
 def are_ancestors(jump, rank, i, j, out, start, stop):
     """out_k = whether i_k is j_k or one of its ancestors."""
     for k in range(np.uint64(start), np.uint64(stop)):
-        a, b = _at(rank, i[k]), _at(rank, j[k])
+        a, b = at(rank, i[k]), at(rank, j[k])
         while jump[b, 0] > a:
             b = jump[b, 1]
         out[k] = jump[a, 0] == jump[b, 0] and a <= b
@@ -72,10 +67,10 @@ def are_ancestors(jump, rank, i, j, out, start, stop):
 def all_distances(parent, order, edge, out, start, stop):
     """d_ij = d_parent(i),j + e_i for every j before i; `out` holds zeros."""
     for r in range(np.uint64(start), np.uint64(stop)):
-        i, p = _at(order, r), _at(order, parent[r])
+        i, p = at(order, r), at(order, parent[r])
         step = 1 if edge is None else edge[i]
         for s in range(r):
-            j = _at(order, s)
+            j = at(order, s)
             d = out[p, j] + step
             out[i, j] = d
             out[j, i] = d

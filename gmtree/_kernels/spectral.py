@@ -7,12 +7,7 @@ such vector exists, or -1 where there is none.
 import numpy as np
 
 from gmtree._kernels._jit import kernel
-
-
-@kernel
-def _at(order, r):
-    """The caller's node at position r."""
-    return r if order is None else order[r]
+from gmtree._kernels._shared import at
 
 
 @kernel
@@ -34,7 +29,7 @@ def right_eigenvector(parent, order, node, edge, below, out, position):
             if gap == 0:
                 return np.int64(r)
             below[r] = True
-            out[_at(order, r)] = _weight(edge, r) * out[_at(order, p)] / gap
+            out[at(order, r)] = _weight(edge, r) * out[at(order, p)] / gap
     return np.int64(-1)
 
 
@@ -51,6 +46,6 @@ def left_eigenvector(parent, order, node, edge, out, position):
         gap = _weight(node, p) - eigenvalue
         if gap == 0:
             return np.int64(p)
-        out[_at(order, p)] = _weight(edge, r) * out[_at(order, r)] / gap
+        out[at(order, p)] = _weight(edge, r) * out[at(order, r)] / gap
         r = p
     return np.int64(-1)

@@ -8,12 +8,7 @@ row of numbers per node; which one is known when a kernel is compiled.
 import numpy as np
 
 from gmtree._kernels._jit import kernel
-
-
-@kernel
-def _at(order, r):
-    """The caller's node at position r."""
-    return r if order is None else order[r]
+from gmtree._kernels._shared import at
 
 
 @kernel
@@ -30,7 +25,7 @@ def _over(x, weight, r):
 def propagate(parent, order, node, edge, v, out, start, stop):
     """z_i = (v_i + e_i z_parent) / w_i, parents before children. `out` may be `v`."""
     for r in range(np.uint64(start), np.uint64(stop)):
-        i, p = _at(order, r), _at(order, parent[r])
+        i, p = at(order, r), at(order, parent[r])
         if v.ndim == 1:
             out[i] = _over(v[i] + _times(out[p], edge, r), node, r)
         else:
@@ -42,7 +37,7 @@ def propagate(parent, order, node, edge, v, out, start, stop):
 def accumulate_leaves(parent, order, node, edge, v, out, start, stop):
     """z_i = v_i / w_i at leaves, added as e_i z_i to the parent. `out` may be `v`."""
     for r in range(np.uint64(start), np.uint64(stop)):
-        i, p = _at(order, r), _at(order, parent[r])
+        i, p = at(order, r), at(order, parent[r])
         if v.ndim == 1:
             z = _over(v[i], node, r)
             out[i] = z
@@ -60,7 +55,7 @@ def accumulate(parent, order, node, edge, out, start, stop):
     r = np.uint64(stop)
     while r > np.uint64(start):
         r -= np.uint64(1)
-        i, p = _at(order, r), _at(order, parent[r])
+        i, p = at(order, r), at(order, parent[r])
         if out.ndim == 1:
             z = _over(out[i], node, r)
             out[i] = z
@@ -76,7 +71,7 @@ def accumulate(parent, order, node, edge, out, start, stop):
 def multiply(parent, order, node, edge, v, out, start, stop):
     """y_i = w_i v_i - e_i v_parent. `out` is not `v`."""
     for r in range(np.uint64(start), np.uint64(stop)):
-        i, p = _at(order, r), _at(order, parent[r])
+        i, p = at(order, r), at(order, parent[r])
         if v.ndim == 1:
             out[i] = _times(v[i], node, r) - _times(v[p], edge, r)
         else:
@@ -88,7 +83,7 @@ def multiply(parent, order, node, edge, v, out, start, stop):
 def multiply_transposed(parent, order, edge, v, out, start, stop):
     """y_parent -= e_i v_i, where `out` starts as w * v."""
     for r in range(np.uint64(start), np.uint64(stop)):
-        i, p = _at(order, r), _at(order, parent[r])
+        i, p = at(order, r), at(order, parent[r])
         if v.ndim == 1:
             out[p] -= _times(v[i], edge, r)
         else:
