@@ -334,6 +334,7 @@ class Consistency:
         # A NaN or an infinity anywhere has made its way up to the root.
         if not (np.isfinite(b[0]).all() and np.isfinite(v[self.tree.root]).all()):
             check.finite("noisy", v)
+            check.fail("noisy", "must have sums that floating point numbers can hold.")
         self._check_exact(v, b)
 
     def _workspace(self, shape: tuple[int, ...]) -> np.ndarray:

@@ -391,6 +391,13 @@ def test_large_finite_values_are_no_error():
     assert gm.consistent(gm.shapes.chain(3), v, [0, 1, 1])[0] == 1e308
 
 
+def test_sums_that_overflow():
+    out = np.full(3, 7.0)
+    with pytest.raises(ValueError, match="'noisy' must have sums that floating point numbers"):
+        gm.Consistency(STAR).project([0, 1.5e308, 1.5e308], out=out)
+    np.testing.assert_array_equal(out, 7)
+
+
 # --------------------------------------------------------------------------- forms of values
 
 

@@ -142,6 +142,22 @@ def test_a_cache_directory_helps(frozen_install, tmp_path):
     assert list((tmp_path / "cache").rglob("*.nbi"))
 
 
+def test_machine_code_is_renewed_with_shared_functions(tmp_path):
+    """Numba alone would look only at the file in which a kernel stands."""
+    shutil.copytree(PACKAGE, tmp_path / "gmtree", ignore=shutil.ignore_patterns("__pycache__"))
+    use = (
+        "import gmtree as gm; post = gm.Consistency(gm.shapes.chain(2), [2.0, 2.0]);"
+        "print(post.node_variance().tolist())"
+    )
+    options = {"cwd": tmp_path, "PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": None}
+    assert run("-c", use, **options) == "[1.0, 1.0]\n"
+    shared = tmp_path / "gmtree" / "_kernels" / "_shared.py"
+    old, new = "return t[r] * inverse, carry, t[r] * carry", "return 0.5, 0.5, 10.0 * t[r]"
+    assert old in shared.read_text()
+    shared.write_text(shared.read_text().replace(old, new))
+    assert run("-c", use, **options) == "[20.0, 20.0]\n"
+
+
 # --------------------------------------------------------------------------- imports
 
 

@@ -342,10 +342,10 @@ def settle(parent, order, place, q, s, t, count, eps, rest, waiting, x):
 
     The part of one child may be too small to change it; what rounding leaves is `waiting` for the
     next, 0 on entry. A child that is known far better than the mean of all `count` lets others
-    take its part, and one to which what is left is more than rounding (`eps` of it) lets larger
-    ones take that. Of many leaves one takes the parts of all, which is quicker. An internal node
-    takes no more than its own, since its children do not follow; nor does a float32, where the
-    parts are not that small.
+    take its part, and none takes much more than its own part and rounding (`eps`) of itself, so
+    that what large values leave is not for small ones. Of many leaves one takes the parts of all,
+    which is quicker; an internal node takes no more than its own, since its children do not
+    follow, nor does a float32, where parts are not that small.
     """
     r = np.uint64(1)
     while r < parent.size:
@@ -356,11 +356,11 @@ def settle(parent, order, place, q, s, t, count, eps, rest, waiting, x):
             parts, largest, taker = _parts(q, s, t, r, end)
             own = parts * ratio(1.0, t[p]) * rest[place[p]]
             left = waiting[place[p]] + own
-            i = at(order, taker)
-            before = np.float64(x[i])
-            is_rounding = abs(left) <= 2.0 * abs(own) + 8.0 * eps * abs(before)
-            if is_rounding and ratio(largest, t[p]) * count[place[p]] > 0.5:
-                x[i] = before + left
+            if ratio(largest, t[p]) * count[place[p]] > 0.5:
+                i = at(order, taker)
+                before = np.float64(x[i])
+                most = 2.0 * abs(own) + 8.0 * eps * abs(before)
+                x[i] = before + max(-most, min(left, most))
                 left -= np.float64(x[i]) - before
             waiting[place[p]] = left
         r = end
