@@ -320,8 +320,10 @@ class Consistency:
             kernels.subtract_children(layout.parent, layout.order, place, x, rest, total, lost)
             # Nothing is left where the difference is within the rounding of the parent itself.
             rest[abs(rest) <= np.spacing(abs(x[nodes]))] = 0
-            args = (place, *self._factor.weights, count, np.finfo(x.dtype).eps, rest, waiting, x)
-            kernels.settle(layout.parent, layout.order, *args)
+            if rest.any():
+                eps = np.finfo(x.dtype).eps
+                args = (place, *self._factor.weights, count, eps, rest, waiting, x)
+                kernels.settle(layout.parent, layout.order, *args)
 
     def _collect(self, run: _sweep.Run, v: np.ndarray, b: np.ndarray) -> None:
         """The upward sweep: b at internal nodes; refuses bad values."""

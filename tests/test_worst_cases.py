@@ -12,20 +12,7 @@ from trees import named_shapes
 
 import gmtree as gm
 from gmtree import _nonnegative
-
-
-def michelot(m: int, share: float, bits: float) -> np.ndarray:
-    """Leaves of which each round holds a given share of those that are left, no more.
-
-    The gap to the mean grows by 1 / share from one block to the next: the smaller the share, the
-    more rounds, but the sooner the numbers run out of range (`bits` of exponent).
-    """
-    sizes, left = [], m
-    while left:
-        sizes.append(min(left, max(1, round(share * left))))
-        left -= sizes[-1]
-    exponent = np.minimum(np.arange(len(sizes)) * np.log2(1 / share), bits)
-    return -np.repeat(2.0**exponent, sizes[::-1])
+from gmtree.bench.trees import held_slowly
 
 
 def spider(m: int, leaves: int = 1) -> gm.Tree:
@@ -53,7 +40,7 @@ def worst_cases(bits: float) -> dict[str, tuple[gm.Tree, np.ndarray, np.ndarray 
         cases[f"star, powers of {base}, upwards"] = (gm.shapes.star(m + 1), np.r_[0, -1 / v], None)
         cases[f"spider, powers of {base}"] = (spider(m), np.r_[1.0, v, v], None)
     for share in (0.5, 0.3, 0.1, 0.05):
-        v = michelot(m, share, bits)
+        v = held_slowly(m, share, bits)
         cases[f"star, {share}"] = (gm.shapes.star(m + 1), np.r_[1.0, v], None)
         cases[f"spider, {share}"] = (spider(m), np.r_[1.0, v, v], None)
         pairs = np.r_[1.0, 2 * v, np.repeat(v, 2) * rng.uniform(0.5, 1.5, 2 * m)]
@@ -67,7 +54,7 @@ def worst_cases(bits: float) -> dict[str, tuple[gm.Tree, np.ndarray, np.ndarray 
             s[tree.root] = 1.0
             for order in ("down", "up", "mixed"):
                 values = np.zeros(tree.n)
-                leaf_values = michelot(tree.n_leaves, share, bits)
+                leaf_values = held_slowly(tree.n_leaves, share, bits)
                 if order == "up":
                     leaf_values = leaf_values[::-1]
                 elif order == "mixed":

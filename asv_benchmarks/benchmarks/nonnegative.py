@@ -46,28 +46,18 @@ class Bounded:
         return self.post.project(self.v, return_info=True, **self.options)[1].passes
 
 
-def slowly(m: int, share: float, bits: float = 50.0) -> np.ndarray:
-    """Leaves of which each round holds only this share of what is left, as gaps keep growing."""
-    sizes, left = [], m
-    while left:
-        sizes.append(min(left, max(1, round(share * left))))
-        left -= sizes[-1]
-    exponent = np.minimum(np.arange(len(sizes)) * np.log2(1 / share), bits)
-    return -np.repeat(2.0**exponent, sizes[::-1])
-
-
 Case = tuple[gm.Tree, np.ndarray, np.ndarray | None]
 
 
 def star(nodes: int) -> Case:
     """Projection onto a simplex, where rounds are as many as they can be."""
-    return gm.shapes.star(nodes), np.r_[1.0, slowly(nodes - 1, 0.1)], None
+    return gm.shapes.star(nodes), np.r_[1.0, trees.held_slowly(nodes - 1, 0.1)], None
 
 
 def spider(nodes: int) -> Case:
     """The same with each leaf below a node of its own, so that rounds become passes."""
     m = nodes // 2
-    v = slowly(m, 0.1)
+    v = trees.held_slowly(m, 0.1)
     return gm.shapes.from_fanouts([[m], [1] * m]), np.r_[1.0, v, v], None
 
 
@@ -76,7 +66,7 @@ def _unmeasured(tree: gm.Tree, share: float) -> Case:
     s[tree.root] = 1.0
     v = np.zeros(tree.n)
     rng = np.random.default_rng(0)
-    v[tree.leaves] = rng.permutation(slowly(tree.n_leaves, share))
+    v[tree.leaves] = rng.permutation(trees.held_slowly(tree.n_leaves, share))
     return tree, v, s
 
 

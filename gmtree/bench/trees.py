@@ -153,3 +153,23 @@ def entries_by_edge(matrix: Any, tree: Tree) -> Any:
     entry[slot] = np.arange(coo.nnz)
     place = entry[entry >= 0]
     return coo_array((coo.data[place], (coo.row[place], coo.col[place])), shape=coo.shape)
+
+
+def held_slowly(m: int, share: float, bits: float = 50.0) -> np.ndarray:
+    """Leaves of which each round of the bounded optimum holds a share of those left, no more.
+
+    The gap to the mean grows by 1 / share from one block to the next: the smaller the share, the
+    more rounds, but the sooner the numbers run out of range (`bits` of exponent).
+
+    Examples
+    --------
+    >>> from gmtree.bench import trees
+    >>> trees.held_slowly(4, share=0.5)
+    array([-1., -2., -4., -4.])
+    """
+    sizes, left = [], m
+    while left:
+        sizes.append(min(left, max(1, round(share * left))))
+        left -= sizes[-1]
+    exponent = np.minimum(np.arange(len(sizes)) * np.log2(1 / share), bits)
+    return -np.repeat(2.0**exponent, sizes[::-1])
