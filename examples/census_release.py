@@ -3,8 +3,9 @@
 People are counted at every level of a hierarchy of eight, from the country down to the block, and
 each count gets exact discrete noise of its own. Afterwards states no longer add up to the country.
 The consistent values closest to the noisy ones do, and they are closer to the truth at every level;
-by how much is known before anything is drawn. Where the budget goes is a choice: here it is divided
-so that the mean squared errors of all levels add up to the least. Run it with
+by how much is known before anything is drawn, as long as they may be negative. Where the budget
+goes is a choice: here it is divided so that the mean squared errors of all levels add up to the
+least. Run it with
 
     python examples/census_release.py --nodes 200000 --epsilon 1
 
@@ -65,7 +66,10 @@ def main(argv: list[str] | None = None) -> None:
     ):
         text = "".join(f"{x:>{w}.2f}" for x, w in zip(cells[1:], (10, 14, 13), strict=True))
         print(f"{name:<20}{n:>9,}{cells[0]:>14}{text}")
-    print("whole: the same measurements once more, as whole numbers that are not negative\n")
+    print("whole: the same measurements once more, as whole numbers that are not negative")
+    print("(their errors depend on the counts; without these, a bootstrap estimates them)\n")
+    print(whole.bootstrap(runs=5))
+    print()
 
     low, high = made.interval(0.95)
     covered = np.mean((low <= truth) & (truth <= high))

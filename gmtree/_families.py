@@ -1,4 +1,4 @@
-"""The children of each internal node, as a loop over parents wants them."""
+"""The children of each internal node, as loops over parents take them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from gmtree.tree import Tree
 
 
 class Families(NamedTuple):
-    """The children of each internal node, by position: leaves and others."""
+    """The children of each internal node, by position (unsigned): leaves and others.
+
+    The leaves of p are ``first_leaf[p]`` to ``first_leaf[p + 1] - 1``; its other children are
+    ``inner[first_inner[p]:first_inner[p + 1]]``.
+    """
 
     first_leaf: np.ndarray
     first_inner: np.ndarray
@@ -19,15 +23,15 @@ class Families(NamedTuple):
 
     @classmethod
     def of(cls, tree: Tree) -> Families:
-        """Group by parent; leaves of one parent sit together already."""
+        """Group children by parent; leaves of one parent stand together already."""
         n_internal, dtype = tree.n_internal, tree.parent.dtype
-        position_parent = tree._position_parent
         first_leaf = np.empty(n_internal + 1, dtype)
-        kernels.count_leaves(position_parent, n_internal, first_leaf)
+        kernels.count_leaves(tree._position_parent, n_internal, first_leaf)
         first_inner = np.zeros(n_internal + 1, dtype)
         inner = np.empty(max(1, n_internal - 1), dtype)
-        kernels.group_inner(position_parent, n_internal, first_inner, inner)
-        return cls(first_leaf, first_inner, inner)
+        kernels.group_inner(tree._position_parent, n_internal, first_inner, inner)
+        unsigned = tree._layout.parent.dtype
+        return cls(*(a.view(unsigned) for a in (first_leaf, first_inner, inner)))
 
     @property
     def largest(self) -> int:

@@ -1,10 +1,10 @@
-"""Refusing what would not fit into memory, before it is begun."""
+"""Refuse a result that would not fit into memory before any of it is computed."""
 
 from __future__ import annotations
 
 import os
 
-# What we assume where the operating system does not tell.
+# What we assume if the operating system does not report its memory.
 _USUAL_MEMORY = 8 << 30
 
 
@@ -12,7 +12,7 @@ def limit() -> int:
     """Bytes that one result may take: half of the machine's memory."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    except (AttributeError, OSError, ValueError):  # not on this operating system
+    except (AttributeError, OSError, ValueError):  # the operating system does not report it
         return _USUAL_MEMORY // 2
 
 

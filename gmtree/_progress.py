@@ -1,4 +1,4 @@
-"""A progress bar for whoever is looking at a terminal; nothing at all for anyone else."""
+"""A progress bar on standard error, drawn only if that is a terminal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Progress:
     label : str
         What is being done; :meth:`advance` may change it.
     stream : text stream, optional
-        Where to draw instead; only a terminal is drawn on.
+        Where to draw instead of standard error. Nothing is drawn on what is no terminal.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class Progress:
             self._stream.flush()
 
     def advance(self, amount: float = 1, label: str | None = None) -> None:
-        """Say that so much more is done, and what comes next."""
+        """Add to the amount of work done, and optionally say what is done next."""
         self.done += amount
         if label is not None:
             self.label = label
@@ -82,7 +82,7 @@ class Progress:
 
 
 def track(items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
-    """The same items, with a bar that shows how many have been dealt with.
+    """Yield the same items, with a bar that shows how many have been dealt with.
 
     Examples
     --------

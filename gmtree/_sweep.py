@@ -24,6 +24,9 @@ from gmtree._kernels import sweeps
 SMALLEST_SHARED_LEVEL = 1 << 18
 # Starting a thread costs several times that, so a few such levels must come together.
 SHARED_LEVELS_PER_SWEEP = 4
+# From this mean number of children on, summing a family in a register beats adding each child
+# to its parent in memory.
+LARGE_FAMILY = 6
 # A sweep is bound by memory, which a few cores already use up.
 MOST_THREADS = 8
 
@@ -57,7 +60,7 @@ class Layout:
     def pieces(
         self, start: int, stop: int, threads: int, *, keep_families: bool = True
     ) -> list[tuple[int, int]]:
-        """Cut a level into ranges of about equal length; not between siblings if so wanted."""
+        """Cut a level into ranges of about equal length; `keep_families` cuts no family."""
         cuts = [start]
         for k in range(1, threads):
             cut = start + (stop - start) * k // threads
@@ -70,9 +73,14 @@ class Layout:
         return list(zip(cuts, [*cuts[1:], stop], strict=True))
 
 
-def segment_levels(level_start: np.ndarray, n_inner: int) -> tuple[tuple[int, int, bool], ...]:
-    """Merge runs of short levels; keep each long level, and the first leaf, as a boundary."""
-    sizes = np.diff(level_start)
+def segment_levels(
+    level_start: np.ndarray, n_inner: int, width: int = 1
+) -> tuple[tuple[int, int, bool], ...]:
+    """Merge runs of short levels; keep each long level, and the first leaf, as a boundary.
+
+    `width` is how many numbers each node has, which make a level long with fewer nodes.
+    """
+    sizes = np.diff(level_start).astype(np.int64) * width
     long = np.flatnonzero(sizes >= SMALLEST_SHARED_LEVEL)
     if sizes[long].sum() < SHARED_LEVELS_PER_SWEEP * SMALLEST_SHARED_LEVEL:
         long = long[:0]
@@ -89,7 +97,7 @@ def usable_threads(threads: int | None) -> int:
         return threads
     try:
         cores = len(os.sched_getaffinity(0))
-    except AttributeError:  # not on this operating system
+    except AttributeError:  # this operating system does not have it
         cores = os.cpu_count() or 1
     return min(cores, MOST_THREADS)
 
@@ -101,9 +109,9 @@ Run = Callable[..., None]
 def team(layout: Layout, threads: int | None) -> Iterator[Run]:
     """Give a function `run(kernel, args, segment)` that shares long levels between threads.
 
-    A kernel that writes to parents must have whole families; one that only reads them may be
-    told so with ``downward=True``. The threads live as long as the sweep: no pool outlives it to
-    be lost in a fork.
+    A kernel that writes to parents gets whole families, so that no two threads write to one
+    parent. Pass ``downward=True`` for a kernel that only reads parents: its ranges may be cut
+    anywhere. The threads end with the sweep, since a forked process would lose those of a pool.
     """
     count = usable_threads(threads)
     if count == 1 or not any(shared for _, _, shared in layout.segments):
@@ -154,20 +162,35 @@ def accumulate(
     threads: int | None = None,
 ) -> None:
     """Upward: z_i = (v_i + sum of e_c z_c) / w_i. `out` may be `v`."""
-    if out is not v:
-        # Inner nodes are added to before they are reached; leaves are written when read, but for
-        # a root that is one.
-        known = slice(max(layout.n_inner, 1)) if layout.order is None else slice(None)
+    total = None
+    if layout.order is not None or out.dtype == np.float32:
+        shape = (max(layout.n_inner, 1), *out.shape[1:])
+        total = np.zeros(shape, np.float64 if out.dtype == np.float32 else out.dtype)
+    elif out is not v:
+        # Children add to an inner node before the sweep reaches it, so its own value must be there
+        # first. A leaf is written when it is read, except for a root without children.
+        known = slice(max(layout.n_inner, 1))
         np.copyto(out[known], v[known])
-    shared_args = (layout.parent, layout.order, node, edge)
+    args = (layout.parent, layout.order, node, edge, readonly(v), out, total)
     with team(layout, threads) as run:
         for segment in reversed(layout.segments):
-            if segment[0] >= layout.n_inner:
-                run(sweeps.accumulate_leaves, (*shared_args, readonly(v), out), segment)
+            if segment[0] < layout.n_inner:
+                run(sweeps.accumulate, args, segment)
+            elif v.ndim == 1 and mean_family(layout, segment) >= LARGE_FAMILY:
+                run(sweeps.accumulate_leaf_families, args, segment)
             else:
-                run(sweeps.accumulate, (*shared_args, out), segment)
-    if node is not None:
-        out[_root(layout)] /= node[0]
+                run(sweeps.accumulate_leaves, args, segment)
+    root = _root(layout)
+    if total is not None:
+        out[root] = v[root] + total[0] if node is None else (v[root] + total[0]) / node[0]
+    elif node is not None:
+        out[root] /= node[0]
+
+
+def mean_family(layout: Layout, segment: tuple[int, int, bool]) -> float:
+    """Mean number of siblings in a range of leaves."""
+    start, stop, _ = segment
+    return (stop - start) / (int(layout.parent[stop - 1]) - int(layout.parent[start]) + 1)
 
 
 def multiply(
@@ -194,6 +217,12 @@ def multiply_transposed(
     threads: int | None = None,
 ) -> None:
     """y_i = w_i v_i - sum of e_c v_c. `out` is not `v`."""
+    if out.dtype == np.float32:
+        wide = np.empty(out.shape)
+        multiply_transposed(layout, v, wide, node, edge, threads)
+        with np.errstate(over="ignore"):
+            np.copyto(out, wide, casting="same_kind")
+        return
     if node is None:
         np.copyto(out, v)
     else:
@@ -226,22 +255,22 @@ def deliver(
     works in place. `growth` bounds how much larger than the largest entry a result can be.
     """
     if out is not None:
-        check.output("out", out, shape, dtype)
-        direct = out.flags.c_contiguous and (
-            (in_place and out is v) or not np.may_share_memory(out, v)
+        memory = check.output("out", out, shape, dtype)
+        direct = memory.flags.c_contiguous and (
+            (in_place and out is v) or not np.may_share_memory(memory, v)
         )
         if not direct:
-            out[...] = deliver(operation, argument, v, None, shape, dtype, growth=growth)
+            memory[...] = deliver(operation, argument, v, None, shape, dtype, growth=growth)
             return out
     if dtype == np.int64 and v.size and _largest(v) * growth > check.INT64_MAX:
         result = _in_halves(operation, argument, v, shape)
         if out is None:
             return result
-        np.copyto(out, result)
+        np.copyto(memory, result)
         return out
     if out is None:
-        out = np.empty(shape, dtype)
-    operation(v, out)
+        out = memory = np.empty(shape, dtype)
+    operation(v, memory)
     return out
 
 
@@ -271,6 +300,11 @@ def readonly(array: np.ndarray) -> np.ndarray:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+def unsigned(index: np.ndarray) -> np.ndarray:
+    """The same non-negative numbers as unsigned ones, which kernels index with."""
+    return index.view(f"u{index.dtype.itemsize}")
 
 
 def _over_all(

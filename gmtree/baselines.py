@@ -284,9 +284,8 @@ def dense(tree: Tree, noisy: Any, variance: Any = None) -> np.ndarray:
 
 def _measurements(tree: Tree, noisy: Any) -> np.ndarray:
     """Checked values, one per node, in floating point."""
-    if not isinstance(tree, Tree):
-        check.fail_type("tree", f"must be a Tree, not {type(tree).__name__}.")
-    v = check.values("noisy", noisy, tree.n)
+    check.instance("tree", tree, Tree)
+    v = check.values("noisy", tree._aligned("noisy", noisy), tree.n)
     if v.ndim != 1:
         check.fail("noisy", f"must have shape ({tree.n},), not {v.shape}.")
     if v.dtype == np.int64:

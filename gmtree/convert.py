@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gmtree import _memory
+from gmtree import _memory, _sweep
 from gmtree import _validate as check
 from gmtree._kernels import pairs as pair_kernels
 from gmtree._kernels import sparse as kernels
+from gmtree._pairs import edge_lengths, sums_from_root
 from gmtree.matrix import GenerationMatrix
-from gmtree.pairs import edge_lengths, sums_from_root
 from gmtree.tree import Tree
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def adjacency(tree: Tree, directed: bool = True, *, edge: Any = None) -> csr_arr
     from scipy.sparse import csr_array
 
     weight = _edge_weights(tree, edge)
-    if not directed:
+    if not check.flag("directed", directed):
         return _neighbour_matrix(tree, weight, None)
     n, root = tree.n, tree.root
     indptr = np.arange(n + 1, dtype=check.index_dtype(n))
@@ -100,8 +100,7 @@ def laplacian(tree: Tree, *, edge: Any = None) -> csr_array:
 
 
 def _edge_weights(tree: Tree, edge: Any) -> np.ndarray | None:
-    if not isinstance(tree, Tree):
-        check.fail_type("tree", f"must be a Tree, not {type(tree).__name__}.")
+    check.instance("tree", tree, Tree)
     weight = check.weights("edge", edge, tree.n, root=tree.root)
     return None if weight is None else weight.astype(np.float64, copy=False)
 
@@ -114,13 +113,15 @@ def _neighbour_matrix(
     n = tree.n
     own = 1 if diagonal is None else 2
     nnz = n - 1 + own * n - 1
-    start, child = tree._children
+    start, child, _ = tree._child_lists
     # Every node has its children, its parent and, if wanted, itself in its row.
     indptr = np.arange(0, own * n + 1, own, dtype=check.index_dtype(nnz))
-    indptr += start
+    indptr += start.view(tree.parent.dtype)
     indptr[tree.root + 1 :] -= 1
     indices, data = np.empty(nnz, indptr.dtype), np.empty(nnz)
-    kernels.neighbour_rows(tree.parent, start, child, weight, diagonal, indices, data)
+    parent, root = _sweep.unsigned(tree.parent), np.uint64(tree.root)
+    columns = _sweep.unsigned(indices)
+    kernels.neighbour_rows(parent, root, start, child, weight, diagonal, columns, data)
     return csr_array((data, indices, indptr), shape=(n, n))
 
 
@@ -197,24 +198,24 @@ def ancestral_matrix(tree: Tree, *, edge: Any = None) -> np.ndarray:
         8 * m * m,
         "tree.common_ancestors(i, j) answers pairs.",
     )
-    leaves, rank = tree.leaves, tree.rank
+    leaves, rank = tree.leaves_left_to_right, tree.rank
+    row = np.searchsorted(tree.leaves, leaves)
     out = np.empty((m, m), from_root.dtype)
     by_position = tree.to_positions(from_root)
     # From left to right the common ancestor with a leaf only ever moves up, to where the path to
     # the next leaf branches off; of two nodes on one path the upper has the earlier position.
     branch = rank[tree.lca(leaves[:-1], leaves[1:])]
     for k in range(m):
-        out[k, k] = from_root[leaves[k]]
+        out[row[k], row[k]] = from_root[leaves[k]]
         shared = by_position[np.minimum.accumulate(branch[k:])]
-        out[k, k + 1 :] = shared
-        out[k + 1 :, k] = shared
+        out[row[k], row[k + 1 :]] = shared
+        out[row[k + 1 :], row[k]] = shared
     return out
 
 
 def _lengths(tree: Tree, edge: Any) -> tuple[np.ndarray | None, np.ndarray]:
     """Length of each edge, None if all are one; distance of each node from the root."""
-    if not isinstance(tree, Tree):
-        check.fail_type("tree", f"must be a Tree, not {type(tree).__name__}.")
+    check.instance("tree", tree, Tree)
     if edge is None:
         return None, tree.depth.astype(np.int64) - 1
     sums = sums_from_root("edge", edge, tree._natural_layout, tree.root, tree.height)
@@ -351,11 +352,9 @@ def tree_from_distances(D: Any, root: int) -> Tree:
     >>> gm.tree_from_distances([[0, 2, 1], [2, 0, 1], [1, 1, 0]], root=0).parent
     array([-1,  2,  0], dtype=int32)
     """
-    distances = check.array("D", D)
+    distances = check.reals("D", D)
     if distances.ndim != 2 or distances.shape[0] != distances.shape[1] or distances.size == 0:
         check.fail("D", f"must be a square matrix, not have shape {distances.shape}.")
-    if distances.dtype.kind not in "iuf":
-        check.fail_type("D", f"must hold real numbers, not dtype {distances.dtype}.")
     n = distances.shape[0]
     root = check.node_number("root", root, n)
     child, above = np.nonzero(distances == 1)
@@ -391,8 +390,7 @@ def _square(argument: str, A: Any) -> csr_array:
     given = A.tocsr() if hasattr(A, "tocsr") else check.array(argument, A)
     if given.ndim != 2 or given.shape[0] != given.shape[1] or given.shape[0] == 0:
         check.fail(argument, f"must be a square matrix, not have shape {given.shape}.")
-    if given.dtype.kind not in "biuf":
-        check.fail_type(argument, f"must hold real numbers, not dtype {given.dtype}.")
+    check.of_kind(argument, given, "biuf", "real numbers")
     matrix = csr_array(given, copy=True)
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
@@ -477,8 +475,7 @@ def to_networkx(tree: Tree) -> DiGraph:
     >>> list(graph.edges)
     [(0, 1), (0, 2)]
     """
-    if not isinstance(tree, Tree):
-        check.fail_type("tree", f"must be a Tree, not {type(tree).__name__}.")
+    check.instance("tree", tree, Tree)
     networkx = check.optional("networkx", "graph", "to_networkx")
     graph = networkx.DiGraph()
     names: list[Any] = list(range(tree.n))

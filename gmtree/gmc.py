@@ -129,7 +129,7 @@ def without_square_roots(tree: Tree, noisy: Any, variance: Any = None) -> np.nda
 def _problem(tree: Tree, noisy: Any, variance: Any) -> tuple[np.ndarray, Consistency]:
     """Checked values in floating point, and stage 1 for their variances."""
     post = Consistency(tree, variance)
-    v = check.values("noisy", noisy, tree.n)
+    v = check.values("noisy", tree._aligned("noisy", noisy), tree.n)
     if v.dtype == np.int64:
         v = v.astype(np.float64)
     check.finite("noisy", v)

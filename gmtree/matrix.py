@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
 
 
-class TreeMatrix(ABC):
-    """What every matrix here can do: ``A @ v``, ``A.T``, ``tocsr()``, ``toarray()``."""
+class _Operator(ABC):
+    """What a matrix and its transpose have in common: products, and the matrix written out."""
 
     # numpy must leave `array @ A` to us rather than try it element by element.
     __array_ufunc__ = None
@@ -31,30 +31,62 @@ class TreeMatrix(ABC):
     def nnz(self) -> int:
         """Number of non-zero entries."""
 
+    @property
     @abstractmethod
-    def _multiply(self, v: np.ndarray) -> np.ndarray: ...
+    def T(self) -> _Operator:
+        """The transpose."""
 
     @abstractmethod
-    def _multiply_transposed(self, v: np.ndarray) -> np.ndarray: ...
+    def _multiply(self, v: np.ndarray) -> np.ndarray:
+        """The product with values that have been checked."""
 
     @abstractmethod
     def tocsr(self) -> csr_array:
         """The matrix in compressed sparse row format, a `scipy.sparse.csr_array`."""
 
+    @abstractmethod
+    def aslinearoperator(self) -> LinearOperator:
+        """The matrix for scipy's iterative solvers, a `scipy.sparse.linalg.LinearOperator`."""
+
+    def __matmul__(self, v: Any) -> Any:
+        """The product with values, or with another matrix (then it is sparse)."""
+        if hasattr(v, "tocsr"):
+            return _sparse_product(self, v)
+        return self._multiply(check.values("v", v, self.shape[1], per="column"))
+
+    def __rmatmul__(self, v: Any) -> Any:
+        return (self.T @ check.array("v", v).T).T
+
+    def toarray(self) -> np.ndarray:
+        """The matrix as a dense array, for small trees and for looking at.
+
+        A matrix that would fill half of the memory is refused with a ValueError.
+        """
+        rows, columns = self.shape
+        _memory.refuse_above_limit(
+            f"The dense matrix of {rows} x {columns} entries",
+            rows * columns * self.dtype.itemsize,
+            "tocsr() gives a sparse matrix; products and solves need neither.",
+        )
+        return self.tocsr().toarray()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """What numpy sees in ``np.asarray(A)``: the dense matrix, always written out anew."""
+        if copy is False:
+            raise ValueError("A matrix of a tree is not stored as an array and must be copied.")
+        return self.toarray().astype(self.dtype if dtype is None else dtype, copy=False)
+
+
+class TreeMatrix(_Operator):
+    """What every matrix here can do: ``A @ v``, ``A @ B``, ``A.T``, ``tocsr()``, ``toarray()``."""
+
+    @abstractmethod
+    def _multiply_transposed(self, v: np.ndarray) -> np.ndarray: ...
+
     @property
     def T(self) -> Transposed:
         """The transpose: a view that swaps the two products."""
         return Transposed(self)
-
-    def __matmul__(self, v: Any) -> np.ndarray:
-        return self._multiply(check.values("v", v, self.shape[1], per="column"))
-
-    def __rmatmul__(self, v: Any) -> np.ndarray:
-        return (self.T @ check.array("v", v).T).T
-
-    def toarray(self) -> np.ndarray:
-        """The matrix as a dense array, for small trees and for looking at."""
-        return self.tocsr().toarray()
 
     def aslinearoperator(self) -> LinearOperator:
         """The matrix for scipy's iterative solvers, a `scipy.sparse.linalg.LinearOperator`."""
@@ -81,13 +113,13 @@ class TreeMatrix(ABC):
         return f"{type(self).__name__}({rows} x {columns}, nnz={self.nnz}, dtype={self.dtype})"
 
 
-class Transposed:
+class Transposed(_Operator):
     """The transpose of a `TreeMatrix`; ``A.T.T is A``."""
-
-    __array_ufunc__ = None
 
     def __init__(self, matrix: TreeMatrix) -> None:
         self._matrix = matrix
+        self.shape = matrix.shape[::-1]
+        self.dtype = matrix.dtype
 
     @property
     def T(self) -> TreeMatrix:
@@ -95,30 +127,20 @@ class Transposed:
         return self._matrix
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        return self._matrix.shape[::-1]
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Type of the entries."""
-        return self._matrix.dtype
-
-    @property
     def nnz(self) -> int:
         """Number of non-zero entries."""
         return self._matrix.nnz
 
-    def __matmul__(self, v: Any) -> np.ndarray:
-        return self._matrix._multiply_transposed(check.values("v", v, self.shape[1], per="column"))
-
-    def __rmatmul__(self, v: Any) -> np.ndarray:
-        return (self._matrix @ check.array("v", v).T).T
+    def _multiply(self, v: np.ndarray) -> np.ndarray:
+        return self._matrix._multiply_transposed(v)
 
     def solve(
         self, v: Any, *, out: np.ndarray | None = None, overwrite: bool = False
     ) -> np.ndarray:
-        """Solve with the transpose: the upward recursion of a `GenerationMatrix`."""
+        """Solve with the transpose: the upward recursion of a `GenerationMatrix`.
+
+        Sums of float32 values are taken in float64 and rounded once.
+        """
         if not isinstance(self._matrix, GenerationMatrix):
             raise TypeError(f"A {type(self._matrix).__name__} is not square and has no solve.")
         return self._matrix._solve(_sweep.accumulate, v, out, overwrite)
@@ -127,16 +149,29 @@ class Transposed:
         """The transpose in compressed sparse row format."""
         return self._matrix.tocsr().T.tocsr()
 
-    def toarray(self) -> np.ndarray:
-        """The transpose as a dense array."""
-        return self._matrix.toarray().T
-
     def aslinearoperator(self) -> LinearOperator:
         """The transpose for scipy's iterative solvers."""
         return self._matrix.aslinearoperator().T
 
     def __repr__(self) -> str:
         return f"{self._matrix!r}.T"
+
+
+def _sparse_product(a: _Operator, b: Any) -> csr_array:
+    """The product of two matrices as a csr_array; refuses one that would fill the memory."""
+    if a.shape[1] != b.shape[0]:
+        check.fail("v", f"must have {a.shape[1]} rows, one per column, not shape {b.shape}.")
+    left, right = a.tocsr(), b.tocsr()
+    # Column k of the left meets row k of the right; entries that fall together are counted twice.
+    met = np.bincount(left.indices, minlength=a.shape[1]) @ np.diff(right.indptr).astype(np.int64)
+    _memory.refuse_above_limit(
+        f"The product with its up to {met} non-zero entries",
+        int(met) * (check.index_dtype(met).itemsize + np.result_type(left, right).itemsize),
+        "A @ (B @ v) multiplies by it without forming it.",
+    )
+    product = (left @ right).tocsr()
+    product.sort_indices()
+    return product
 
 
 class GenerationMatrix(TreeMatrix):
@@ -184,8 +219,7 @@ class GenerationMatrix(TreeMatrix):
     def __init__(
         self, tree: Tree, node: Any = None, edge: Any = None, *, threads: int | None = None
     ) -> None:
-        if not isinstance(tree, Tree):
-            check.fail_type("tree", f"must be a Tree, not {type(tree).__name__}.")
+        check.instance("tree", tree, Tree)
         self.tree = tree
         self.shape = (tree.n, tree.n)
         self._threads = check.threads("threads", threads)
@@ -257,19 +291,21 @@ class GenerationMatrix(TreeMatrix):
         return self._solve(_sweep.propagate, v, out, overwrite)
 
     def _solve(self, sweep: Any, v: Any, out: np.ndarray | None, overwrite: bool) -> np.ndarray:
-        if overwrite:
+        if check.flag("overwrite", overwrite):
             if out is not None:
                 check.fail("out", "must not be given together with overwrite=True.")
             if not isinstance(v, np.ndarray):
                 check.fail_type("v", "must be a numpy array to be overwritten.")
             if not v.flags.writeable:
                 check.fail("v", "must be writable to be overwritten.")
-            dtype = self._result_dtype(check.values("v", v, self.tree.n))
+        checked = check.values("v", self.tree._aligned("v", v), self.tree.n)
+        if overwrite:
+            dtype = self._result_dtype(checked)
             if v.dtype != dtype:
                 check.fail("v", f"must have dtype {dtype} to be overwritten, not {v.dtype}.")
             out = v
         growth = self.tree.n if sweep is _sweep.accumulate else self.tree.height
-        return self._run(sweep, v, out, growth, in_place=True)
+        return self._run(sweep, checked, out, growth, in_place=True)
 
     def _result_dtype(self, v: np.ndarray) -> np.dtype:
         """Floating-point values keep their type; integers stay exact where there are no weights."""
@@ -278,16 +314,11 @@ class GenerationMatrix(TreeMatrix):
         return np.result_type(v, self.dtype)
 
     def _run(
-        self, sweep: Any, v: Any, out: np.ndarray | None, growth: int, *, in_place: bool
+        self, sweep: Any, v: np.ndarray, out: np.ndarray | None, growth: int, *, in_place: bool
     ) -> np.ndarray:
-        given = v
-        v = check.values("v", v, self.tree.n)
+        """Run a sweep over values that have been checked."""
         dtype = self._result_dtype(v)
-        if v.dtype != dtype:
-            v = v.astype(dtype)
-        # The caller's own array is overwritten only where no copy had to be made of it.
-        if out is given and isinstance(given, np.ndarray) and np.shares_memory(v, given):
-            v = out if out.flags.c_contiguous and out.dtype == dtype else v
+        v = v.astype(dtype, copy=False)
 
         def operation(v: np.ndarray, out: np.ndarray) -> None:
             sweep(self._layout, v, out, self._node, self._edge, self._threads)
@@ -314,7 +345,8 @@ class GenerationMatrix(TreeMatrix):
         indices, data = np.empty(self.nnz, indptr.dtype), np.empty(self.nnz, self.dtype)
         node = None if self._node is None else self.node
         edge = None if self._edge is None else self.edge
-        sparse.generation_rows(tree.parent, node, edge, indices, data)
+        parent, root = _sweep.unsigned(tree.parent), np.uint64(tree.root)
+        sparse.generation_rows(parent, root, node, edge, _sweep.unsigned(indices), data)
         return csr_array((data, indices, indptr), shape=self.shape)
 
     def inverse(self) -> csr_array:
@@ -349,17 +381,16 @@ class GenerationMatrix(TreeMatrix):
         first = indptr[tree.root]
         indices[first] = tree.root
         data[first] = 1 if self._node is None else 1 / self._node[0]
-        unsigned = f"u{index.itemsize}"
         layout = self._layout
         weights = (layout.parent, layout.order, self._node, self._edge)
-        args = (*weights, indptr.view(unsigned), indices.view(unsigned), data)
+        args = (*weights, _sweep.unsigned(indptr), _sweep.unsigned(indices), data)
         with _sweep.team(layout, self._threads) as run:
             for segment in layout.segments:
                 run(sparse.ancestor_rows, args, segment)
         return csr_array((data, indices, indptr), shape=self.shape)
 
     def siblings(self) -> csr_array:
-        """The product ``G @ G.T`` as a `scipy.sparse.csr_array`.
+        """The product ``G @ G.T`` as a `scipy.sparse.csr_array`, named for what it shows.
 
         For the structure matrix an entry off the diagonal is 1 exactly where two nodes are
         siblings; it is -1 where one is the parent of the other. With weights, siblings i and j
@@ -382,10 +413,7 @@ class GenerationMatrix(TreeMatrix):
             nnz * (check.index_dtype(nnz).itemsize + self.dtype.itemsize),
             "Nodes i and j are siblings where tree.parent[i] == tree.parent[j].",
         )
-        G = self.tocsr()
-        product = (G @ G.T.tocsr()).tocsr()
-        product.sort_indices()
-        return product
+        return self @ self.T
 
     def submatrix(self, k: int) -> GenerationMatrix:
         """The Generation Matrix of the k-order subtree, with the weights of its nodes.
@@ -403,8 +431,7 @@ class GenerationMatrix(TreeMatrix):
 
         That is, whether they belong to trees of the same structure and numbering.
         """
-        if not isinstance(other, GenerationMatrix):
-            check.fail_type("other", f"must be a GenerationMatrix, not {type(other).__name__}.")
+        check.instance("other", other, GenerationMatrix)
         return np.array_equal(self.tree.parent, other.tree.parent)
 
     # ------------------------------------------------------------------ eigenvectors and factors
@@ -549,10 +576,10 @@ class ConstraintMatrix(TreeMatrix):
         return self.tree.n_internal + self.tree.n - 1
 
     def _multiply(self, v: np.ndarray) -> np.ndarray:
-        return self._structure @ (self._columns.T @ v)
+        return self._structure._multiply(self._columns._multiply_transposed(v))
 
     def _multiply_transposed(self, v: np.ndarray) -> np.ndarray:
-        return self._columns @ (self._structure.T @ v)
+        return self._columns._multiply(self._structure._multiply_transposed(v))
 
     def tocsr(self) -> csr_array:
         """M as a `scipy.sparse.csr_array`."""

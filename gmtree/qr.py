@@ -108,11 +108,10 @@ def _reflect(matrix: np.ndarray, rows: np.ndarray, column: int) -> None:
 
 def _matrix(argument: str, M: Any) -> np.ndarray:
     """Own float64 copy of a real matrix."""
-    a = check.array(argument, M.toarray() if hasattr(M, "toarray") else M)
+    given = M.toarray() if hasattr(M, "toarray") else M
+    a = check.reals(argument, given, booleans=True)
     if a.ndim != 2 or a.size == 0:
         check.fail(argument, f"must be a matrix with rows and columns, not have shape {a.shape}.")
-    if a.dtype.kind not in "biuf":
-        check.fail_type(argument, f"must hold real numbers, not dtype {a.dtype}.")
     own = np.array(a, dtype=np.float64)
     check.finite(argument, own, per="row")
     return own

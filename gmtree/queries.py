@@ -1,24 +1,28 @@
 """Queries on released values and their errors: single nodes, and ranges of leaves.
 
-A range ``[a, b)`` means leaves a to b - 1 in the order of :attr:`gmtree.Tree.leaves`, as in a
-slice. A range is answered from the *fewest nodes that cover it*: the highest nodes all of whose
-leaves lie in the range. No other set of disjoint nodes is smaller: every node of such a set lies
-below one of these, and none of these can do without at least one.
+A range ``[a, b)`` means leaves a to b - 1 in the order of
+:attr:`gmtree.Tree.leaves_left_to_right`, as in a slice: in that order every subtree is one stretch.
+This is NOT the order of vectors with one entry per leaf, which follow :attr:`gmtree.Tree.leaves`.
+The two agree where leaves are numbered from left to right.
+
+A range is answered from the *fewest nodes that cover it*: the highest nodes all of whose leaves
+lie in the range. No other set of disjoint nodes that covers the range is smaller: each of its nodes
+lies at or below one of these highest nodes, and each of these needs at least one of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
 from gmtree import _sweep
 from gmtree import _validate as check
-from gmtree._kernels import order as order_kernels
 from gmtree._kernels import queries as kernels
-from gmtree.tree import Tree, _unsigned
+from gmtree._sweep import unsigned
+from gmtree.tree import Tree
 
 Method = Literal["cover", "leaves"]
 
@@ -57,7 +61,7 @@ def random_ranges(m: int, q: int, rng: np.random.Generator | int | None = None) 
     existing = m * (m + 1) // 2
     if q > existing:
         check.fail("q", f"must be at most {existing}: {m} leaves have no more ranges; got {q}.")
-    number = np.random.default_rng(rng).choice(existing, q, replace=False)
+    number = check.generator("rng", rng).choice(existing, q, replace=False)
     # Range number t (t + 1) / 2 + a ends with leaf t and begins with leaf a <= t. The square
     # root may round to a neighbour of t.
     t = ((np.sqrt(8 * number.astype(float) + 1) - 1) / 2).astype(np.int64)
@@ -75,7 +79,7 @@ def range_sum(tree: Tree, values: Any, ranges: Any, *, method: Method = "cover")
     values : array of shape (n,) or (n, k)
         Values of all nodes, which need not be consistent. Integers are summed exactly.
     ranges : array of int of shape (q, 2)
-        Ranges ``[a, b)`` of leaves; an empty one has the sum 0.
+        Ranges ``[a, b)`` of ``tree.leaves_left_to_right``; an empty one has the sum 0.
     method : {'cover', 'leaves'}
         'cover' adds the fewest nodes that cover a range, in time proportional to the height
         of the tree. Where one node is enough and has an only child, which covers the same
@@ -96,14 +100,14 @@ def range_sum(tree: Tree, values: Any, ranges: Any, *, method: Method = "cover")
     >>> gm.queries.range_sum(tree, values, [[0, 3], [0, 4], [1, 2]], method="leaves")
     array([ 6, 10,  2])
     """
-    v = check.values("values", values, tree.n)
+    check.instance("tree", tree, Tree)
+    v = check.values("values", tree._aligned("values", values), tree.n)
     check.finite("values", v)
-    pairs = _ranges("ranges", ranges, tree.n_leaves)
+    pairs = check.ranges("ranges", ranges, tree.n_leaves)
+    check.one_of("method", method, ("cover", "leaves"))
     if method == "cover":
         return _answer("values", v, pairs, tree.n_leaves, _cover(tree, pairs))
-    if method == "leaves":
-        return _leaf_sums("values", v[tree._leaf_index], pairs)
-    check.fail("method", f"must be 'cover' or 'leaves', not {method!r}.")
+    return _leaf_sums("values", v[tree.leaves_left_to_right], pairs)
 
 
 def node_rmse(values: Any, truth: Any) -> Any:
@@ -126,6 +130,7 @@ def node_rmse(values: Any, truth: Any) -> Any:
     >>> gm.queries.node_rmse([13.0, 5.0, 5.0], [10, 5, 5])
     1.7320508075688772
     """
+    check.refuse_labels("values", values)
     released = check.array("values", values)
     if released.ndim == 0 or released.shape[0] == 0:
         check.fail("values", f"must have at least one row, not shape {released.shape}.")
@@ -146,7 +151,7 @@ def range_rmse(
     truth : array of shape (n_leaves,) or (n,), or such columns
         True counts of the leaves in the order of ``tree.leaves``, or true values of all nodes.
     ranges : array of int of shape (q, 2)
-        Ranges ``[a, b)`` of leaves, such as :func:`random_ranges` draws.
+        Ranges ``[a, b)`` of ``tree.leaves_left_to_right``, such as :func:`random_ranges` draws.
     method : {'cover', 'leaves'}
         How ranges are answered from the released values: see :func:`range_sum`.
 
@@ -166,15 +171,18 @@ def range_rmse(
     >>> gm.queries.range_rmse(tree, values, [1, 2, 3, 4], [[0, 3], [0, 4]], method="leaves")
     3.5355339059327378
     """
-    pairs = _ranges("ranges", ranges, tree.n_leaves)
+    check.instance("tree", tree, Tree)
+    pairs = check.ranges("ranges", ranges, tree.n_leaves)
     if not len(pairs):
         check.fail("ranges", "must not be empty.")
     answers = range_sum(tree, values, pairs, method=method)
+    check.refuse_labels("truth", truth)
     true = check.array("truth", truth)
     if true.ndim and true.shape[0] == tree.n_leaves:
-        counts = check.values("truth", true, tree.n_leaves, per="leaf")
+        by_leaf = check.values("truth", true, tree.n_leaves, per="leaf")
+        counts = tree._leaves_to_left_to_right(by_leaf)
     elif true.ndim and true.shape[0] == tree.n:
-        counts = check.values("truth", true, tree.n)[tree._leaf_index]
+        counts = check.values("truth", true, tree.n)[tree.leaves_left_to_right]
     else:
         check.fail(
             "truth",
@@ -204,13 +212,14 @@ def cover_probability(tree: Tree) -> np.ndarray:
     >>> round(float(np.sqrt(p @ np.full(7, 2.0))), 2)
     1.61
     """
-    families = _Families.of(tree)
+    check.instance("tree", tree, Tree)
+    start, child, _ = tree._brief_child_lists
     m = tree.n_leaves
     width = tree.aggregate(np.ones(m, dtype=np.int64))
     # Leaves further left: those of the parent, and those below earlier siblings.
-    within = families.prefix(width[:, None])[:, 0]
+    within = _family_prefix(start, child, width[:, None])[:, 0]
     first = np.zeros(tree.n, dtype=np.int64)
-    members = slice(1, None) if families.child is None else families.child
+    members = slice(1, None) if child is None else child
     first[members] = within - width[members]
     _sweep.propagate(tree._natural_layout, first, first)
     # A range contains a node if it begins at or before its first leaf and ends after its last.
@@ -223,42 +232,12 @@ def cover_probability(tree: Tree) -> np.ndarray:
 # --------------------------------------------------------------------------- inside
 
 
-class _Families(NamedTuple):
-    """Children of each node as `gmtree._kernels.queries` wants them."""
-
-    start: np.ndarray
-    child: np.ndarray | None
-    slot: np.ndarray | None
-
-    @classmethod
-    def of(cls, tree: Tree) -> _Families:
-        if isinstance(tree._leaf_index, slice):
-            return cls(
-                _unsigned(tree._derive("family_start", lambda: _level_starts(tree))), None, None
-            )
-        start, child = tree._children
-
-        def invert() -> np.ndarray:
-            slot = np.zeros(tree.n, dtype=child.dtype)
-            order_kernels.invert(child[: tree.n - 1], slot)
-            return slot
-
-        slot = tree._derive("family_slot", invert)
-        return cls(_unsigned(start), _unsigned(child[: tree.n - 1]), _unsigned(slot))
-
-    def prefix(self, v: np.ndarray) -> np.ndarray:
-        """Sums over each child and its siblings further left, by slot."""
-        dtype = np.int64 if v.dtype == np.int64 else np.float64
-        sums = np.empty((v.shape[0] - 1, v.shape[1]), dtype)
-        kernels.family_prefix(self.start, self.child, _sweep.readonly(v), sums)
-        return sums
-
-
-def _level_starts(tree: Tree) -> np.ndarray:
-    """First slots of the inner nodes of a tree numbered level by level."""
-    start = np.zeros(tree.n_internal + 1, dtype=tree.parent.dtype)
-    np.cumsum(tree.child_count[: tree.n_internal], out=start[1:])
-    return start
+def _family_prefix(start: np.ndarray, child: np.ndarray | None, v: np.ndarray) -> np.ndarray:
+    """Sums over each child and its siblings further left, by place in the child lists."""
+    dtype = np.int64 if v.dtype == np.int64 else np.float64
+    sums = np.empty((v.shape[0] - 1, v.shape[1]), dtype)
+    kernels.family_prefix(start, child, _sweep.readonly(v), sums)
+    return sums
 
 
 Operation = Callable[[np.ndarray, np.ndarray], None]
@@ -266,10 +245,9 @@ Operation = Callable[[np.ndarray, np.ndarray], None]
 
 def _cover(tree: Tree, ranges: np.ndarray) -> Operation:
     """The linear map from values of nodes to sums over the covers of ranges."""
-    families = _Families.of(tree)
-    even = families.child is None
-    leaves = None if even else _unsigned(tree.leaves)
-    rank = None if tree._parents_first else _unsigned(tree.rank)
+    start, child, place = tree._brief_child_lists
+    leaves = None if child is None else unsigned(tree.leaves_left_to_right)
+    rank = None if tree._parents_first else unsigned(tree.rank)
     pairs = _sweep.readonly(ranges.view(np.uint64))
     widest = int(tree.child_count.max())
     # Adding siblings one by one needs no pass over all values, but can take this many steps.
@@ -277,11 +255,13 @@ def _cover(tree: Tree, ranges: np.ndarray) -> Operation:
 
     def answer(v: np.ndarray, out: np.ndarray) -> None:
         columns = v.reshape(tree.n, -1)
-        prefix = None if one_by_one else _sweep.readonly(families.prefix(columns))
+        prefix = None if one_by_one else _sweep.readonly(_family_prefix(start, child, columns))
         args = (
-            _unsigned(tree.parent),
+            unsigned(tree.parent),
             rank,
-            *families,
+            start,
+            child,
+            place,
             leaves,
             np.uint64(tree.n_internal),
             np.uint64(tree.root),
@@ -344,20 +324,3 @@ def _rmse(values: np.ndarray, truth: np.ndarray) -> Any:
     if error.ndim == 1:
         return float(np.sqrt(np.dot(error, error) / error.size))
     return np.sqrt(np.einsum("ij,ij->j", error, error) / error.shape[0])
-
-
-def _ranges(argument: str, ranges: Any, m: int) -> np.ndarray:
-    """Native, contiguous int64 pairs with 0 <= a <= b <= m."""
-    a = check.array(argument, ranges)
-    if a.ndim != 2 or a.shape[1] != 2:
-        check.fail(argument, f"must have shape (q, 2), one row [a, b) per range, not {a.shape}.")
-    if a.dtype.kind not in "iu":
-        check.fail_type(argument, f"must hold positions of leaves (integers), not dtype {a.dtype}.")
-    bad = (a[:, 0] < 0) | (a[:, 0] > a[:, 1]) | (a[:, 1] > m)
-    if bad.any():
-        k = int(np.flatnonzero(bad)[0])
-        check.fail(
-            argument,
-            f"must satisfy 0 <= a <= b <= {m}, the number of leaves; row {k} is {a[k].tolist()}.",
-        )
-    return np.ascontiguousarray(a, dtype=np.int64)

@@ -87,7 +87,7 @@ def random_recursive(n: int, rng: np.random.Generator | int | None = None) -> Tr
     """
     n = check.count("n", n, least=1)
     dtype = _dtype("n", n)
-    parent = (np.random.default_rng(rng).random(n) * np.arange(n)).astype(dtype)
+    parent = (check.generator("rng", rng).random(n) * np.arange(n)).astype(dtype)
     parent[0] = -1
     return Tree._build("n", parent)
 
@@ -113,17 +113,16 @@ def grouped(
     2
     """
     n_leaves = check.count("n_leaves", n_leaves, least=1)
+    _dtype("n_leaves", n_leaves)
     sizes = check.integer_vector("fanouts", fanouts)
     if sizes.min() < 2:
         check.fail("fanouts", f"must be at least 2, not {sizes.min()}.")
-    share = check.array("shares", shares)
-    if share.dtype.kind not in "iuf":
-        check.fail_type("shares", f"must hold real numbers, not dtype {share.dtype}.")
+    share = check.reals("shares", shares)
     if share.shape != sizes.shape:
         check.fail("shares", f"must have one entry per fan-out ({sizes.size}), not {share.shape}.")
     if not np.all(share >= 0) or not 0 < share.sum() < np.inf:
         check.fail("shares", f"must be non-negative and not all zero, not {list(shares)}.")
-    rng = np.random.default_rng(rng)
+    rng = check.generator("rng", rng)
     levels = []
     count = n_leaves
     while count > 1:
@@ -145,6 +144,8 @@ def from_fanouts(levels: Sequence[np.ndarray]) -> Tree:
     >>> gm.shapes.from_fanouts([[2], [1, 3]]).parent
     array([-1,  0,  0,  1,  2,  2,  2], dtype=int32)
     """
+    if not isinstance(levels, Sequence):
+        check.fail_type("levels", f"must be a list of arrays, one per level, not {levels!r}.")
     counts = [check.integer_vector("levels", level) for level in levels]
     expected = 1
     for depth, level in enumerate(counts):
@@ -185,3 +186,99 @@ def _dtype(argument: str, n: int) -> np.dtype:
     if n > 2**40:
         check.fail(argument, "must give a tree of at most 2**40 nodes.")
     return check.index_dtype(n)
+
+
+# Which periods of a calendar a coarser one is made of. Weeks run across months, quarters and years.
+_CALENDAR = ("year", "quarter", "month", "day")
+_WEEKS = ("week", "day")
+
+
+def calendar(start: str, stop: str, levels: Sequence[str] = ("year", "quarter", "month")) -> Tree:
+    """The tree of calendar periods from one date to another: years, quarters, months, days.
+
+    For forecasts and sums over time, alone or across another tree
+    (:class:`gmtree.CrossedConsistency`). All leaves are periods of the last level.
+
+    Parameters
+    ----------
+    start, stop : str or numpy.datetime64
+        First day, and the day after the last one. A period that is cut by either has only its
+        days in between.
+    levels : sequence of str
+        Periods from coarse to fine, some of "year", "quarter", "month", "day"; or "week", "day",
+        with weeks from Monday on. Weeks nest in none of the coarser periods: a week may belong
+        to two months, and to two years. So no tree has both, and crossing two trees does not
+        help: its pairs would be a week AND a month. Use one tree for each.
+
+    Returns
+    -------
+    Tree
+        With labels such as "2024", "2024-Q1", "2024-01", "2024-W05" (ISO 8601) and "2024-01-31",
+        under one root: the only period of the first level, or "total".
+
+    Examples
+    --------
+    >>> import gmtree as gm
+    >>> tree = gm.shapes.calendar("2024-01-01", "2025-01-01")
+    >>> tree
+    Tree(n=17, internal=5, leaves=12, height=3)
+    >>> tree.path(16)
+    ('2024', '2024-Q4', '2024-12')
+    >>> gm.shapes.calendar("2024-01-01", "2026-01-01", ("month", "day")).n
+    756
+    """
+    wanted = [str(level) for level in ([levels] if isinstance(levels, str) else levels)]
+    if not wanted:
+        check.fail("levels", "must name at least one period.")
+    for level in wanted:
+        if level not in (*_CALENDAR, "week"):
+            check.fail("levels", f"must be some of {_CALENDAR}, or of {_WEEKS}, not {level!r}.")
+    if "week" in wanted and not set(wanted) <= set(_WEEKS):
+        other = next(level for level in wanted if level not in _WEEKS)
+        check.fail(
+            "levels",
+            f"must nest; weeks do not nest in a {other}: a week may belong to two. "
+            "Make one tree of weeks and one of the others.",
+        )
+    order = _WEEKS if "week" in wanted else _CALENDAR
+    if sorted(wanted, key=order.index) != wanted or len(set(wanted)) < len(wanted):
+        check.fail("levels", f"must go from coarse to fine, each once: {order}, not {levels}.")
+    days = _days(start, stop)
+    names = [_period(level, days) for level in wanted]
+    _, first = np.unique(names[-1], return_index=True)
+    return Tree.from_levels(*(name[np.sort(first)] for name in names), levels=wanted)
+
+
+def _days(start: str, stop: str) -> np.ndarray:
+    """All days of a range of dates."""
+    ends = []
+    for argument, given in (("start", start), ("stop", stop)):
+        try:
+            ends.append(np.datetime64(given, "D"))
+        except (TypeError, ValueError):
+            check.fail(argument, f"must be a date such as '2024-01-31', not {given!r}.")
+        if np.isnat(ends[-1]):
+            check.fail(argument, f"must be a date such as '2024-01-31', not {given!r}.")
+    if not ends[0] < ends[1]:
+        check.fail("stop", f"must be after start; {ends[1]} is not after {ends[0]}.")
+    return np.arange(*ends)
+
+
+def _period(level: str, days: np.ndarray) -> np.ndarray:
+    """The name of the period that each day is in."""
+    if level == "day":
+        return days.astype(str)
+    if level == "week":
+        # An ISO week belongs to the year that its Thursday is in.
+        thursday = days + (3 - (days.astype(np.int64) + 3) % 7)
+        year = thursday.astype("datetime64[Y]")
+        week = (thursday - year.astype("datetime64[D]")).astype(np.int64) // 7 + 1
+        return np.char.add(np.char.add(year.astype(str), "-W"), np.char.zfill(week.astype(str), 2))
+    months = days.astype("datetime64[M]")
+    if level == "month":
+        return months.astype(str)
+    years = months.astype("datetime64[Y]")
+    if level == "year":
+        return years.astype(str)
+    quarter = (months - years.astype("datetime64[M]")).astype(np.int64) // 3 + 1
+    return np.char.add(np.char.add(years.astype(str), "-Q"), quarter.astype(str))

@@ -1,24 +1,27 @@
-"""`Tree`: a rooted tree as flat, frozen arrays."""
+"""`Tree`: how trees are made, and what one can ask them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from gmtree import _inputs, _order, _sweep
+from gmtree import _labels, _levels, _order, _sweep, readers
 from gmtree import _validate as check
+from gmtree._arrays import TreeArrays
+from gmtree._conversions import TreeConversions
 from gmtree._kernels import order as kernels
-from gmtree.pairs import PathIndex, sums_from_root
+from gmtree._pairs import PathIndex, sums_from_root
 
 
-class Tree:
+class Tree(TreeConversions, TreeArrays):
     """A rooted tree of any shape, in the caller's own numbering.
 
     Build one with :meth:`from_parents`, :meth:`from_edges`, :meth:`from_levels`,
-    :meth:`from_linkage`, :meth:`from_networkx` or with :mod:`gmtree.shapes`. A tree never
-    changes: its arrays are read-only and may be shared between threads.
+    :meth:`from_linkage`, :meth:`from_newick`, :meth:`from_objects`, :meth:`from_networkx` or with
+    :mod:`gmtree.shapes`. A tree never changes: its arrays are read-only and may be shared between
+    threads.
 
     Inside, nodes are kept in *canonical order*: by descending height, ties by the position of
     the parent, then by number. Sweeps in that order stream through memory. Everything you pass
@@ -34,31 +37,16 @@ class Tree:
     >>> tree
     Tree(n=5, internal=2, leaves=3, height=3)
     >>> tree.leaves
-    array([3, 4, 2], dtype=int32)
-    >>> tree.aggregate([10, 20, 5])
+    array([2, 3, 4], dtype=int32)
+    >>> tree.aggregate([5, 10, 20])
     array([35, 30,  5, 10, 20])
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_cache",
-        "_labels",
-        "_level_names",
-        "_level_start",
-        "_order",
-        "_parent",
-        "_parents_first",
-        "_position_parent",
-    )
+    __slots__ = ("_edge_length", "_labels", "_level_names")
 
-    _parent: np.ndarray
-    _order: np.ndarray | None
-    _parents_first: bool
-    _position_parent: np.ndarray
-    _level_start: np.ndarray
-    _labels: np.ndarray | None
+    _labels: Any  # an array, None, or what becomes an array where one is needed
+    _edge_length: np.ndarray | None
     _level_names: tuple[str, ...] | None
-    _cache: dict[str, Any]
 
     def __init__(self) -> None:
         raise TypeError("Use Tree.from_parents or another constructor to make a tree.")
@@ -85,7 +73,7 @@ class Tree:
         """
         own = check.parent_vector("parent", parent)
         if labels is not None:
-            labels = _inputs.distinct_labels("labels", labels, own.size)
+            labels = _labels.distinct_labels("labels", labels, own.size)
         return cls._build("parent", own, labels=labels)
 
     @classmethod
@@ -103,20 +91,36 @@ class Tree:
         >>> tree.path(tree.node("kitten"))
         ('feline', 'cat', 'kitten')
         """
-        own, labels = _inputs.from_edges(child, parent)
+        own, labels = readers.from_edges(child, parent)
         return cls._build("parent", own, labels=labels)
 
     @classmethod
-    def from_levels(cls, *columns: Any, levels: Sequence[str] | None = None) -> Tree:
+    def from_levels(
+        cls, *columns: Any, levels: Sequence[str] | None = None, missing: str = "error"
+    ) -> Tree:
         """Make a tree from one column per level, coarse to fine, with one row per leaf.
 
-        Pass the columns, or one frame (anything indexed by column name: pandas, polars, a
-        dict) and the names of its columns in `levels`. A node is known by its path, so two
-        counties of one name in different states are two nodes. Inner nodes are numbered level
-        by level in order of appearance; the leaf of row j is node ``n - rows + j``.
+        Pass the columns, or one frame (pandas, polars, pyarrow, a dict of columns) and the names
+        of its columns in `levels`, or a pandas MultiIndex. A node is known by its path, so two
+        counties of one name in different states are two nodes. Rows may come in any order: inner
+        nodes are numbered level by level in order of appearance, then the leaves in the order of
+        the rows, so that a column of the frame is a vector by leaf (:attr:`leaves`).
 
         When the first column holds a single label, that is the root; otherwise a root with
         the label ``'total'`` is put above it.
+
+        Parameters
+        ----------
+        *columns : columns, a frame or a MultiIndex
+        levels : list of str, optional
+            Names of the columns of the frame, coarse to fine; all of them by default.
+        missing : {"error", "stop"}
+            What to do with a label that is missing (None, NaN): refuse it, or end the row's path
+            above it, so that leaves lie at different depths.
+
+        See Also
+        --------
+        from_records : for frames in which several rows belong to one leaf.
 
         Examples
         --------
@@ -127,17 +131,57 @@ class Tree:
         >>> tree.node(("VT", "Orange")), tree.path(5)
         (5, ('total', 'VT', 'Orange'))
         """
-        own, labels, names = _inputs.from_levels(columns, levels)
-        tree = cls._build("levels", own, labels=labels)
-        tree._level_names = names
+        return cls._from_level_tree(_levels.from_levels(columns, levels, missing))
+
+    @classmethod
+    def from_records(
+        cls, *columns: Any, levels: Sequence[str] | None = None, missing: str = "error"
+    ) -> tuple[Tree, np.ndarray]:
+        """Make a tree from columns in which several rows may belong to one leaf.
+
+        Parameters are those of :meth:`from_levels`. Leaves are numbered in order of appearance.
+
+        Returns
+        -------
+        tree : Tree
+        leaf : array of int
+            For each row, the place of its leaf in :attr:`leaves`: ``np.bincount(leaf)`` counts
+            the rows of each leaf.
+
+        Examples
+        --------
+        >>> import numpy as np, gmtree as gm
+        >>> tree, leaf = gm.Tree.from_records(["NY", "VT", "NY"], ["Albany", "Orange", "Albany"])
+        >>> tree.aggregate(np.bincount(leaf))
+        array([3, 2, 1, 2, 1])
+        """
+        made = _levels.from_levels(columns, levels, missing, records=True)
+        tree = cls._from_level_tree(made)
+        return tree, made.node - made.node.dtype.type(tree.n_internal)
+
+    @classmethod
+    def _from_level_tree(cls, made: _levels.LevelTree) -> Tree:
+        tree = cls._build("levels", made.parent, labels=made.labels)
+        tree._level_names = made.names
         return tree
 
     @classmethod
-    def from_linkage(cls, Z: Any) -> Tree:
-        """Make a tree from a linkage matrix of :mod:`scipy.cluster.hierarchy`.
+    def from_linkage(cls, Z: Any, heights: Any = None) -> Tree:
+        """Make a tree from a hierarchical clustering of scipy or scikit-learn.
 
-        Nodes keep scipy's numbers: observations first, then clusters in the order they were
-        formed, the root last.
+        Nodes keep their numbers there: observations first, then clusters in the order they were
+        formed, the root last. The heights at which clusters were joined become
+        :attr:`edge_length`: half the difference between the heights of a node and its parent, so
+        that ``tree.distance(i, j, tree.edge_length)`` is the cophenetic distance, the height at
+        which i and j were joined.
+
+        Parameters
+        ----------
+        Z : array of shape (m - 1, 4) or (m - 1, 2)
+            A linkage matrix of :mod:`scipy.cluster.hierarchy`, or scikit-learn's ``children_``.
+        heights : array of m - 1 reals, optional
+            Height at which each cluster was formed, scikit-learn's ``distances_``; by default
+            the third column of `Z`, and none if it has only two.
 
         Examples
         --------
@@ -145,8 +189,11 @@ class Tree:
         >>> tree = gm.Tree.from_linkage([[0, 1, 0.5, 2], [2, 3, 0.9, 3]])
         >>> tree.parent
         array([ 3,  3,  4,  4, -1], dtype=int32)
+        >>> tree.distance([0, 0], [1, 2], tree.edge_length)
+        array([0.5, 0.9])
         """
-        return cls._build("Z", _inputs.from_linkage(Z))
+        tree = cls._build("Z", readers.from_linkage(Z))
+        return tree._with_lengths(readers.linkage_lengths(Z, heights, tree.parent))
 
     @classmethod
     def from_networkx(cls, graph: Any) -> Tree:
@@ -154,11 +201,11 @@ class Tree:
 
         Nodes are numbered in the order of ``graph.nodes``, which become the labels.
         """
-        own, labels = _inputs.from_networkx(graph)
+        own, labels = readers.from_networkx(graph)
         return cls._build("graph", own, labels=labels)
 
     @classmethod
-    def _build(cls, argument: str, parent: np.ndarray, *, labels: np.ndarray | None = None) -> Tree:
+    def _build(cls, argument: str, parent: np.ndarray, *, labels: Any = None) -> Tree:
         """Make a tree of `parent`, our own copy with entries in range."""
         found = _order.canonical(argument, parent, labels)
         tree = cls._assemble(parent, *found[:3], labels)
@@ -172,66 +219,23 @@ class Tree:
         order: np.ndarray | None,
         position_parent: np.ndarray,
         level_start: np.ndarray,
-        labels: np.ndarray | None = None,
+        labels: Any = None,
         level_names: tuple[str, ...] | None = None,
     ) -> Tree:
         tree = object.__new__(cls)
         for array in (parent, order, position_parent, level_start):
             if array is not None:
                 array.flags.writeable = False
-        if labels is not None:
+        if isinstance(labels, np.ndarray):
             labels = labels.copy()
             labels.flags.writeable = False
         tree._parent, tree._order = parent, order
         tree._position_parent, tree._level_start = position_parent, level_start
         tree._labels, tree._level_names = labels, level_names
+        tree._edge_length = None
         tree._parents_first = order is None
         tree._cache = {}
         return tree
-
-    # ------------------------------------------------------------------ size and shape
-
-    @property
-    def n(self) -> int:
-        """Number of nodes."""
-        return self._parent.size
-
-    @property
-    def n_internal(self) -> int:
-        """Number of nodes that have children."""
-        return int(self._level_start[-2])
-
-    @property
-    def n_leaves(self) -> int:
-        """Number of nodes without children."""
-        return self.n - self.n_internal
-
-    @property
-    def height(self) -> int:
-        """Number of nodes on the longest path from the root to a leaf."""
-        return self._level_start.size - 1
-
-    @property
-    def root(self) -> int:
-        """Number of the root."""
-        return 0 if self._order is None else int(self._order[0])
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held by the tree, with the arrays computed so far but without labels."""
-        arrays = [self._parent, self._level_start]
-        if self._order is not None:
-            arrays += [self._order, self._position_parent]
-        held = [a for a in self._cache.values() if isinstance(a, (np.ndarray, PathIndex))]
-        return sum(a.nbytes for a in [*arrays, *held])
-
-    @property
-    def is_canonical(self) -> bool:
-        """Whether the numbering is canonical, so that nothing has to be permuted."""
-        return self._order is None
-
-    def __len__(self) -> int:
-        return self.n
 
     def __repr__(self) -> str:
         return (
@@ -255,128 +259,9 @@ class Tree:
         return hash((self.n, self.n_internal, self.height, self.root))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self._parent, self._labels, self._level_names)
-
-    # ------------------------------------------------------------------ arrays per node
-
-    def _derive(self, name: str, compute: Callable[[], np.ndarray]) -> np.ndarray:
-        """Compute once and keep. Two threads may both compute; the results are the same."""
-        array = self._cache.get(name)
-        if array is None:
-            array = compute()
-            array.flags.writeable = False
-            self._cache[name] = array
-        return array
-
-    @property
-    def parent(self) -> np.ndarray:
-        """Parent of each node, -1 for the root; read-only."""
-        return self._parent
-
-    @property
-    def order(self) -> np.ndarray:
-        """``order[r]`` is the node at canonical position r."""
-        if self._order is not None:
-            return self._order
-        return self._derive("order", lambda: np.arange(self.n, dtype=self._parent.dtype))
-
-    @property
-    def rank(self) -> np.ndarray:
-        """``rank[i]`` is the canonical position of node i."""
-        if self._order is None:
-            return self.order
-        order = self._order
-
-        def compute() -> np.ndarray:
-            rank = np.empty_like(order)
-            kernels.invert(order, rank)
-            return rank
-
-        return self._derive("rank", compute)
-
-    @property
-    def node_height(self) -> np.ndarray:
-        """Height of each node: 1 at a leaf, one more than the highest child elsewhere."""
-
-        def compute() -> np.ndarray:
-            heights = np.arange(self.height, 0, -1, dtype=self._parent.dtype)
-            return self.from_positions(np.repeat(heights, np.diff(self._level_start)))
-
-        return self._derive("node_height", compute)
-
-    @property
-    def depth(self) -> np.ndarray:
-        """Number of nodes on the path from the root to each node; 1 at the root."""
-
-        def compute() -> np.ndarray:
-            ones = np.ones(self.n, dtype=self._parent.dtype)
-            _sweep.propagate(self._natural_layout, ones, ones)
-            return ones
-
-        return self._derive("depth", compute)
-
-    @property
-    def subtree_size(self) -> np.ndarray:
-        """Number of nodes below and including each node."""
-
-        def compute() -> np.ndarray:
-            ones = np.ones(self.n, dtype=self._parent.dtype)
-            _sweep.accumulate(self._natural_layout, ones, ones)
-            return ones
-
-        return self._derive("subtree_size", compute)
-
-    @property
-    def child_count(self) -> np.ndarray:
-        """Number of children of each node."""
-
-        def compute() -> np.ndarray:
-            counts = np.zeros(self.n, dtype=self._parent.dtype)
-            kernels.scan_parents(self._parent, counts)
-            return counts
-
-        return self._derive("child_count", compute)
-
-    @property
-    def leaves(self) -> np.ndarray:
-        """Leaves from left to right: depth first, siblings by ascending number."""
-        return self._derive("leaves", self._find_leaves)
-
-    @property
-    def internal(self) -> np.ndarray:
-        """Nodes that have children, ascending: the nodes of ``subtree(1)``."""
-        if self.is_canonical:
-            return np.arange(self.n_internal, dtype=self._parent.dtype)
-        return np.sort(self.order[: self.n_internal])
-
-    def _find_leaves(self) -> np.ndarray:
-        dtype = self._parent.dtype
-        if self.is_canonical and self._has_even_depth():
-            return np.arange(self.n_internal, self.n, dtype=dtype)
-        start, child = self._children
-        leaves = np.empty(self.n_leaves, dtype)
-        kernels.leaves_left_to_right(self.root, start, child, np.empty(self.n, dtype), leaves)
-        return leaves
-
-    def _has_even_depth(self) -> bool:
-        """Whether all leaves lie equally deep: then each level's parents are the level above."""
-        first, above = self._level_start[1:-1], self._level_start[:-2]
-        return bool(np.all(self._position_parent[first] >= above))
+        return _rebuild, (self._parent, self._labels, self._level_names, self._edge_length)
 
     # ------------------------------------------------------------------ neighbours
-
-    @property
-    def _children(self) -> tuple[np.ndarray, np.ndarray]:
-        """Child lists: children of i are child[start[i]:start[i + 1]], ascending."""
-
-        def compute() -> np.ndarray:
-            lists = np.zeros(2 * self.n + 1, dtype=self._parent.dtype)
-            lists[: self.n] = self.child_count
-            kernels.group_children(self._parent, lists[: self.n + 1], lists[self.n + 1 :])
-            return lists
-
-        lists = self._derive("children", compute)
-        return lists[: self.n + 1], lists[self.n + 1 :]
 
     def children(self, i: int) -> np.ndarray:
         """Children of node i, ascending.
@@ -391,15 +276,96 @@ class Tree:
         start, child = self._children
         return child[start[i] : start[i + 1]]
 
+    def ancestors(self, i: int) -> np.ndarray:
+        """Ancestors of node i, from its parent up to the root; i itself is none of them.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> gm.shapes.complete(2, 3).ancestors(4)
+        array([1, 0], dtype=int32)
+        """
+        return np.array(self._upward(i)[1:], dtype=self._parent.dtype)
+
+    def siblings(self, i: int) -> np.ndarray:
+        """The other children of the parent of node i, ascending; none at the root.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> gm.shapes.complete(3, 2).siblings(2)
+        array([1, 3], dtype=int32)
+        """
+        i = check.node_number("i", i, self.n)
+        if i == self.root:
+            return np.empty(0, self._parent.dtype)
+        family = self.children(self._parent[i])
+        return family[family != i]
+
+    def descendants(self, i: int) -> np.ndarray:
+        """Node i and all nodes below it, ascending: the nodes of :meth:`below`.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> gm.shapes.complete(2, 3).descendants(1)
+        array([1, 3, 4], dtype=int32)
+        """
+        i = check.node_number("i", i, self.n)
+        start, child = (_sweep.unsigned(a) for a in self._children)
+        found = np.empty(self.subtree_size[i], start.dtype)
+        found[0] = i
+        kernels.descendants(start, child, found)
+        found.sort()
+        return found.view(self._parent.dtype)
+
+    def below(self, i: int) -> Tree:
+        """The tree of node i and all nodes below it, with node i as its root.
+
+        Node k of the result is node ``tree.descendants(i)[k]`` of this tree and has its label.
+        (:meth:`subtree` is something else: it removes leaves.)
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> tree = gm.Tree.from_levels(["NY", "NY", "VT"], ["Albany", "Orange", "Orange"])
+        >>> state = tree.below(tree.node("NY"))
+        >>> state
+        Tree(n=3, internal=1, leaves=2, height=2)
+        >>> state.labels.tolist(), tree.descendants(tree.node("NY")).tolist()
+        (['NY', 'Albany', 'Orange'], [1, 3, 4])
+        """
+        i = check.node_number("i", i, self.n)
+        if i == self.root:
+            return self
+        tree = self._restricted_to("i", self.descendants(i), i)
+        if self._level_names is not None:
+            # A root that stands above all levels has no name.
+            unnamed = self.height - len(self._level_names)
+            tree._level_names = self._level_names[self.ancestors(i).size - unnamed :]
+        return tree
+
+    def _restricted_to(self, argument: str, nodes: np.ndarray, root: int) -> Tree:
+        """The tree of `nodes`, ascending, which hold the parent of each of them but the root."""
+        parent = np.searchsorted(nodes, self._parent[nodes])
+        parent[np.searchsorted(nodes, root)] = -1
+        labels = None if self._labels is None else self._labels[nodes]
+        made = self._build(argument, parent.astype(check.index_dtype(nodes.size)), labels=labels)
+        return made._with_lengths(None if self._edge_length is None else self._edge_length[nodes])
+
     def path(self, i: int) -> tuple[Any, ...]:
         """Labels (numbers where there are none) from the root down to node i."""
+        found = self._upward(i)[::-1]
+        return tuple(found if self._labels is None else _labels.as_objects(self._labels[found]))
+
+    def _upward(self, i: int) -> list[int]:
+        """Node i and its ancestors, in the order one meets them."""
         i = check.node_number("i", i, self.n)
         found = []
         while i >= 0:
             found.append(i)
             i = int(self._parent[i])
-        found.reverse()
-        return tuple(found) if self._labels is None else tuple(self._labels[found].tolist())
+        return found
 
     # ------------------------------------------------------------------ pairs of nodes
 
@@ -409,7 +375,7 @@ class Tree:
         index = self._cache.get("paths")
         if index is None:
             layout = self._natural_layout
-            rank = None if layout.order is None else _unsigned(self.rank)
+            rank = None if layout.order is None else _sweep.unsigned(self.rank)
             index = self._cache["paths"] = PathIndex(layout, rank)
         return index
 
@@ -497,7 +463,25 @@ class Tree:
     @property
     def labels(self) -> np.ndarray | None:
         """Label of each node, or None for a tree made without labels."""
-        return self._labels
+        if self._labels is None or isinstance(self._labels, np.ndarray):
+            return self._labels
+        return self._derive("labels", lambda: np.asarray(self._labels))
+
+    @property
+    def edge_length(self) -> np.ndarray | None:
+        """Length of the edge from each node to its parent, where the source has lengths.
+
+        NaN where one is missing; the entry of the root belongs to no edge. None for trees without
+        lengths. Hand it to :meth:`distance`.
+        """
+        return self._edge_length
+
+    def _with_lengths(self, lengths: np.ndarray | None) -> Tree:
+        """The same tree, just made, with lengths of its edges."""
+        if lengths is not None:
+            lengths.flags.writeable = False
+        self._edge_length = lengths
+        return self
 
     @property
     def level_names(self) -> tuple[str, ...] | None:
@@ -507,46 +491,24 @@ class Tree:
     def node(self, label: Any) -> int:
         """Number of the node with this label, or with this path of labels (a tuple).
 
-        A path may start at the root or just below it. A label that several nodes share, as
-        can happen in a tree made from levels, needs a path.
+        A path starts at the root, or just below it if there is no such path from the root; so
+        ``tree.node(tree.path(i))`` is i, even where a node has the label of the root above it.
+        A label that several nodes share, as can happen in a tree made from levels, needs a path.
+        Dates and times may be asked for as numpy, pandas or Python writes them.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> tree = gm.Tree.from_levels(["NY", "NY", "VT"], ["Albany", "Orange", "Orange"])
+        >>> tree.node("VT"), tree.node(("VT", "Orange")), tree.node(("total", "NY", "Orange"))
+        (2, 5, 4)
         """
         if self._labels is None:
             check.fail("label", "cannot be looked up: this tree was made without labels.")
-        index, inner = self._label_index()
-        try:
-            i = index.get(label)
-        except TypeError:
-            check.fail_type("label", f"must be hashable, not {label!r}.")
-        if i is not None and i >= 0:
-            return i
-        if i is None and isinstance(label, tuple) and label:
-            i = self.root
-            steps = label[1:] if label and label[0] == self._labels[i] else label
-            for step in steps:
-                i = inner.get((i, step))
-                if i is None:
-                    break
-            if i is not None:
-                return i
-        if i is not None:
-            check.fail(
-                "label", f"must name one node; several are called {label!r}: give a path (a tuple)."
-            )
-        check.fail("label", f"must be a label of this tree, not {label!r}.")
-
-    def _label_index(self) -> tuple[dict[Any, int], dict[tuple[int, Any], int]]:
-        """Dictionaries: label -> node (-1: several), (parent, label) -> node."""
-        found = self._cache.get("label_index")
-        if found is None:
-            assert self._labels is not None
-            index: dict[Any, int] = {}
-            inner: dict[tuple[int, Any], int] = {}
-            pairs = zip(self._labels.tolist(), self._parent.tolist(), strict=True)
-            for i, (label, parent) in enumerate(pairs):
-                index[label] = -1 if label in index else i
-                inner[parent, label] = i
-            found = self._cache["label_index"] = (index, inner)
-        return found
+        index = self._cache.get("label_index")
+        if index is None:
+            index = self._cache["label_index"] = _labels.LabelIndex(self._labels, self._parent)
+        return index.node("label", label)
 
     # ------------------------------------------------------------------ other numberings
 
@@ -564,14 +526,15 @@ class Tree:
         if self.is_canonical:
             return self
         labels = None if self._labels is None else self._labels[self._order]
-        parent = self._position_parent
-        return self._assemble(parent, None, parent, self._level_start, labels, self._level_names)
+        parent, lengths = self._position_parent, self._edge_length
+        made = self._assemble(parent, None, parent, self._level_start, labels, self._level_names)
+        return made._with_lengths(None if lengths is None else lengths[self._order])
 
     def subtree(self, k: int) -> Tree:
         """The k-order subtree: what is left after removing all leaves k times.
 
         It has the nodes of height above k, in the same order of numbers; ``subtree(1)``
-        holds the nodes :attr:`internal`.
+        holds the nodes :attr:`internal`. For a node and what is below it see :meth:`below`.
 
         Examples
         --------
@@ -581,7 +544,11 @@ class Tree:
         """
         k = check.count("k", k, least=0)
         if k >= self.height:
-            check.fail("k", f"must be below the height {self.height}, or nothing is left; got {k}.")
+            check.fail(
+                "k",
+                f"must be below the height {self.height}, or nothing is left; got {k}. "
+                f"The tree of a node and its descendants is tree.below(node).",
+            )
         if k == 0:
             return self
         kept = int(self._level_start[self.height - k])
@@ -589,26 +556,10 @@ class Tree:
             parent = self._parent[:kept].copy()
             level_start = self._level_start[: self.height - k + 1].copy()
             labels = None if self._labels is None else self._labels[:kept]
-            return self._assemble(parent, None, parent, level_start, labels)
-        nodes = np.sort(self.order[:kept])
-        number = np.full(self.n, -1, dtype=self._parent.dtype)
-        number[nodes] = np.arange(kept)
-        above = self._parent[nodes]
-        parent = np.where(above < 0, above, number[above])
-        labels = None if self._labels is None else self._labels[nodes]
-        return self._build("k", parent.astype(check.index_dtype(kept)), labels=labels)
-
-    def to_positions(self, v: np.ndarray) -> np.ndarray:
-        """Rows of `v`, given by node, in canonical order; `v` itself if that is the same."""
-        return v if self._order is None else v[self._order]
-
-    def from_positions(self, v: np.ndarray) -> np.ndarray:
-        """Rows of `v`, given in canonical order, by node; `v` itself if that is the same."""
-        if self._order is None:
-            return v
-        out = np.empty_like(v)
-        out[self._order] = v
-        return out
+            made = self._assemble(parent, None, parent, level_start, labels)
+            lengths = self._edge_length
+            return made._with_lengths(None if lengths is None else lengths[:kept].copy())
+        return self._restricted_to("k", np.sort(self.order[:kept]), self.root)
 
     # ------------------------------------------------------------------ sums over leaves
 
@@ -628,6 +579,7 @@ class Tree:
         >>> gm.shapes.complete(2, 3).aggregate([1, 2, 3, 4])
         array([10,  3,  7,  1,  2,  3,  4])
         """
+        x = self._aligned("x", x, "leaf")
         leaf_values = check.values("x", x, self.n_leaves, per="leaf")
         shape = (self.n, *leaf_values.shape[1:])
 
@@ -642,50 +594,20 @@ class Tree:
 
     def restrict(self, v: Any) -> np.ndarray:
         """Values of the leaves, in the order of :attr:`leaves`: the inverse of `aggregate`."""
-        return check.values("v", v, self.n)[self.leaves]
-
-    @property
-    def _leaf_index(self) -> slice | np.ndarray:
-        """Index of :attr:`leaves`; a slice, which moves memory in one go, where possible."""
-        if self.is_canonical and self._has_even_depth():
-            return slice(self.n_internal, self.n)
-        return self.leaves
-
-    # ------------------------------------------------------------------ layouts for sweeps
-
-    @property
-    def _layout(self) -> _sweep.Layout:
-        """Canonical positions, which threads can share."""
-        layout = self._cache.get("layout")
-        if layout is None:
-            layout = self._cache["layout"] = _sweep.Layout(
-                parent=_unsigned(self._position_parent),
-                order=None if self._order is None else _unsigned(self._order),
-                n_inner=self.n_internal,
-                segments=_sweep.segment_levels(self._level_start, self.n_internal),
-            )
-        return layout
-
-    @property
-    def _natural_layout(self) -> _sweep.Layout:
-        """The caller's own order where its parents come first: nothing is looked up."""
-        if self.is_canonical or not self._parents_first:
-            return self._layout
-        return _sweep.Layout(_unsigned(self._parent), None, self.n, ((1, self.n, False),))
+        return check.values("v", self._aligned("v", v), self.n)[self.leaves]
 
 
 def _rebuild(
-    parent: np.ndarray, labels: np.ndarray | None, level_names: tuple[str, ...] | None
+    parent: np.ndarray,
+    labels: Any,
+    level_names: tuple[str, ...] | None,
+    edge_length: np.ndarray | None = None,
 ) -> Tree:
     tree = Tree._build("parent", check.parent_vector("parent", parent), labels=labels)
     tree._level_names = level_names
-    return tree
+    return tree._with_lengths(edge_length)
 
 
 def _plain(answer: np.ndarray) -> Any:
     """An answer about a single pair as a plain number."""
     return answer.item() if answer.ndim == 0 else answer
-
-
-def _unsigned(index: np.ndarray) -> np.ndarray:
-    return index.view(f"u{index.dtype.itemsize}")

@@ -1,5 +1,9 @@
-"""How many examples the property tests try."""
+"""How many examples the property tests try, and what happens where an extra is missing."""
 
+import doctest
+from importlib.util import find_spec
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 # The first example of a kind compiles a kernel, which takes as long as it takes.
@@ -13,3 +17,30 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("default")
+
+
+# The packages of the extras 'graph', 'frames' and 'plot' that are not installed here.
+MISSING = [
+    name for name in ("matplotlib", "networkx", "pandas", "pyarrow") if find_spec(name) is None
+]
+
+
+class SkipWhatIsMissing:
+    """Skip a test, or an example in a docstring, that stops for want of an optional package."""
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_call(self, item):
+        outcome = yield
+        error = outcome.excinfo[1] if outcome.excinfo else None
+        if isinstance(error, doctest.UnexpectedException):
+            error = error.exc_info[1]
+        if isinstance(error, ImportError):
+            for name in MISSING:
+                if name in str(error):
+                    outcome.force_exception(pytest.skip.Exception(f"{name} is not installed"))
+                    return
+
+
+def pytest_configure(config):
+    # Hooks of this file itself would not see the examples in the package.
+    config.pluginmanager.register(SkipWhatIsMissing())

@@ -5,11 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 import gmtree as gm
-from gmtree.bench import trees
-from gmtree.bench.comparisons import measurements
-from gmtree.bench.timing import copy_ratio, ratio
 
-from . import COPIES, LARGE, LARGEST, NODES, SHAPES, unit
+from .common import LARGE, LARGEST, NODES, SHAPES, make, measurements, need
 
 VARIANCES = ("equal", "per node")
 
@@ -18,7 +15,7 @@ class Problem:
     """Noisy counts on a tree."""
 
     def setup(self, shape: str, nodes: int, variance: str = "equal") -> None:
-        self.tree = trees.make(shape, nodes).canonical()
+        self.tree = make(shape, nodes).canonical()
         self.noisy, self.out = measurements(self.tree), np.zeros(self.tree.n)
         self.variance = None
         if variance == "per node":
@@ -34,17 +31,10 @@ class Construct(Problem):
     def setup(self, shape: str, nodes: int, variance: str) -> None:
         super().setup(shape, nodes, variance)
         # Compiles.
-        self.construct()
-
-    def construct(self) -> None:
-        gm.Consistency(self.tree, self.variance)
+        self.time_construct(shape, nodes, variance)
 
     def time_construct(self, shape: str, nodes: int, variance: str) -> None:
-        self.construct()
-
-    @unit(COPIES)
-    def track_construct(self, shape: str, nodes: int, variance: str) -> float:
-        return copy_ratio(self.construct, self.tree.n)
+        gm.Consistency(self.tree, self.variance)
 
 
 class Project(Problem):
@@ -57,32 +47,26 @@ class Project(Problem):
         super().setup(shape, nodes, variance)
         self.post = gm.Consistency(self.tree, self.variance)
         # Compiles.
-        self.project()
-
-    def project(self) -> None:
-        self.post.project(self.noisy, out=self.out)
+        self.time_project(shape, nodes, variance)
 
     def time_project(self, shape: str, nodes: int, variance: str) -> None:
-        self.project()
-
-    @unit(COPIES)
-    def track_project(self, shape: str, nodes: int, variance: str) -> float:
-        return copy_ratio(self.project, self.tree.n)
+        self.post.project(self.noisy, out=self.out)
 
 
 class Threads(Problem):
-    """Two threads beside one."""
+    """The same by one and by two threads."""
 
-    params = (LARGE, LARGEST)
-    param_names = ("shape", "nodes")
+    params = (LARGE, LARGEST, (1, 2))
+    param_names = ("shape", "nodes", "threads")
 
-    @unit("times one thread")
-    def track_two_threads(self, shape: str, nodes: int) -> float:
-        one, two = (gm.Consistency(self.tree, threads=k) for k in (1, 2))
-        return ratio(
-            lambda: two.project(self.noisy, out=self.out),
-            lambda: one.project(self.noisy, out=self.out),
-        )
+    def setup(self, shape: str, nodes: int, threads: int) -> None:
+        super().setup(shape, nodes)
+        self.post = gm.Consistency(self.tree, threads=threads)
+        # Compiles.
+        self.time_project(shape, nodes, threads)
+
+    def time_project(self, shape: str, nodes: int, threads: int) -> None:
+        self.post.project(self.noisy, out=self.out)
 
 
 class Bounded(Problem):
@@ -96,31 +80,33 @@ class Bounded(Problem):
         self.whole = np.zeros(self.tree.n, np.int64)
         self.post = gm.Consistency(self.tree)
         # Compiles.
-        self.integer()
-
-    def nonnegative(self) -> None:
-        self.post.project(self.noisy, nonnegative=True, out=self.out)
-
-    def integer(self) -> None:
-        self.post.project(self.noisy, nonnegative=True, integer=True, out=self.whole)
+        self.time_integer(shape, nodes)
 
     def time_nonnegative(self, shape: str, nodes: int) -> None:
-        self.nonnegative()
+        self.post.project(self.noisy, nonnegative=True, out=self.out)
 
     def time_integer(self, shape: str, nodes: int) -> None:
-        self.integer()
-
-    @unit("times a plain projection")
-    def track_nonnegative(self, shape: str, nodes: int) -> float:
-        return ratio(self.nonnegative, lambda: self.post.project(self.noisy, out=self.out), times=3)
-
-    @unit("passes")
-    def track_passes(self, shape: str, nodes: int) -> int:
-        return self.post.project(self.noisy, nonnegative=True, return_info=True)[1].passes
+        self.post.project(self.noisy, nonnegative=True, integer=True, out=self.whole)
 
 
-class Errors(Problem):
-    """Exact variances of all nodes and of many ranges, and one new measurement at a time."""
+class NodeVariance(Problem):
+    """Exact variances of all nodes."""
+
+    params = (LARGE, LARGEST)
+    param_names = ("shape", "nodes")
+
+    def setup(self, shape: str, nodes: int) -> None:
+        super().setup(shape, nodes)
+        # Compiles.
+        self.time_construct_and_node_variance(shape, nodes)
+
+    def time_construct_and_node_variance(self, shape: str, nodes: int) -> None:
+        # Constructed anew, as the variances are kept once they are computed.
+        gm.Consistency(self.tree).node_variance()
+
+
+class RangeVariance(Problem):
+    """Exact variances of sums over many ranges of leaves."""
 
     params = (LARGE, LARGEST)
     param_names = ("shape", "nodes")
@@ -129,22 +115,29 @@ class Errors(Problem):
         super().setup(shape, nodes)
         m = self.tree.n_leaves
         self.ranges = gm.queries.random_ranges(m, min(100_000, m), rng=0)
-        self.post = gm.Consistency(self.tree).keep(self.noisy)
-        # Compiles, and prepares what is kept.
-        self.time_construct_and_node_variance(shape, nodes)
+        self.range_variance = need(gm.Consistency(self.tree), "range_variance")
+        # Compiles, and computes what is kept for the next call.
         self.time_ranges(shape, nodes)
-        self.time_update(shape, nodes)
-
-    def time_construct_and_node_variance(self, shape: str, nodes: int) -> None:
-        # Constructed anew, as the variances are kept once they are there.
-        gm.Consistency(self.tree).node_variance()
 
     def time_ranges(self, shape: str, nodes: int) -> None:
-        self.post.leaf_sum_variance(self.ranges)
+        self.range_variance(self.ranges)
 
-    def time_update(self, shape: str, nodes: int) -> None:
-        self.post.update(self.tree.n - 1, 1.0)
-        self.post.value(self.tree.n // 2)
+
+class Track(Problem):
+    """One new measurement at a time."""
+
+    params = (LARGE, LARGEST)
+    param_names = ("shape", "nodes")
+
+    def setup(self, shape: str, nodes: int) -> None:
+        super().setup(shape, nodes)
+        self.live = need(gm.Consistency(self.tree), "track")(self.noisy)
+        # Compiles.
+        self.time_update_and_value(shape, nodes)
+
+    def time_update_and_value(self, shape: str, nodes: int) -> None:
+        self.live.update(self.tree.n - 1, 1.0)
+        self.live.value(self.tree.n // 2)
 
 
 class Baselines(Problem):
@@ -155,8 +148,9 @@ class Baselines(Problem):
 
     def setup(self, shape: str, nodes: int, method: str) -> None:
         super().setup(shape, nodes)
-        self.method = getattr(gm.baselines, method)
+        self.method = need(gm.baselines, method)
+        # Compiles.
+        self.time_method(shape, nodes, method)
 
-    @unit(COPIES)
-    def track_method(self, shape: str, nodes: int, method: str) -> float:
-        return copy_ratio(lambda: self.method(self.tree, self.noisy), self.tree.n)
+    def time_method(self, shape: str, nodes: int, method: str) -> None:
+        self.method(self.tree, self.noisy)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from gmtree.bench.bars import EXAMPLE
+FIRST_EXAMPLE = """
+import numpy as np, gmtree as gm
+tree = gm.Tree.from_parents([-1, 0, 0, 1, 1])
+G = gm.GenerationMatrix(tree)
+G.T.solve(np.ones(tree.n)), G.solve(np.ones(tree.n))
+"""
 
 
 class Imports:
@@ -13,4 +18,4 @@ class Imports:
         return "import numba"
 
     def timeraw_first_example(self) -> str:
-        return EXAMPLE
+        return FIRST_EXAMPLE

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import gmtree as gm
-from gmtree.bench.timing import copy_ratio
 
-from . import COPIES, LARGEST, NODES, unit
+from .common import LARGEST, NODES, need
 
 OBJECTIVES = ("nodes", "leaves")
 
@@ -15,16 +14,15 @@ class Release:
 
     params = (NODES,)
     param_names = ("nodes",)
-    timeout = 600
 
     def setup(self, nodes: int) -> None:
-        self.data = gm.datasets.census2010(nodes=nodes)
+        self.tree, self.counts, *_ = gm.datasets.census2010(nodes=nodes)
         # Compiles.
         self.release()
 
     def release(self) -> None:
-        tree, counts, *_ = self.data
-        _ = gm.release(tree, counts, epsilon=1, nonnegative=True, integer=True).std_error
+        made = gm.release(self.tree, self.counts, epsilon=1, nonnegative=True, integer=True)
+        _ = made.std_error
 
     def time_release(self, nodes: int) -> None:
         self.release()
@@ -32,21 +30,18 @@ class Release:
     def peakmem_release(self, nodes: int) -> None:
         self.release()
 
-    @unit(COPIES)
-    def track_release(self, nodes: int) -> float:
-        return copy_ratio(self.release, nodes)
-
 
 class Shares:
     """The least expected error, before anything is spent."""
 
     params = (LARGEST, OBJECTIVES)
     param_names = ("nodes", "objective")
-    timeout = 600
 
     def setup(self, nodes: int, objective: str) -> None:
         self.tree = gm.datasets.census2010(nodes=nodes).tree
-        gm.optimal_shares(gm.shapes.complete(2, 3), objective=objective)
+        self.optimal_shares = need(gm, "optimal_shares")
+        # Compiles.
+        self.optimal_shares(gm.shapes.complete(2, 3), epsilon=1, objective=objective)
 
     def time_optimal_shares(self, nodes: int, objective: str) -> None:
-        gm.optimal_shares(self.tree, epsilon=1, objective=objective)
+        self.optimal_shares(self.tree, epsilon=1, objective=objective)

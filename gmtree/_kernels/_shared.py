@@ -1,17 +1,21 @@
-"""What kernels of several modules are made of.
+"""Functions that kernels of several modules are made of.
 
-All is `inlined`. Machine code kept on disk is renewed when this file changes (`_jit`), as it is for
-the file a kernel stands in. So what kernels share across modules belongs here, and nowhere else.
+All of them are `inlined`. Machine code kept on disk is renewed when this file changes (see
+`_jit`), as it is when the file of the kernel itself changes, but not for any other file. So what
+kernels share across modules belongs here, and nowhere else.
 """
 
 import numpy as np
 
 from gmtree._kernels._jit import inlined
 
+# Unsigned and signed integers must not be mixed: numba makes floating point numbers of them.
+ONE = np.uint64(1)
+
 
 @inlined
 def at(order, r):
-    """The caller's node at position r."""
+    """The caller's node at position r; with `rank` for `order`, the position of node r."""
     return r if order is None else order[r]
 
 
@@ -20,18 +24,28 @@ def weights(s, t, r):
     """(gain, carry, q) of internal position r: z = gain v + carry b, and the variance of z.
 
     gain = t / (s + t), carry = s / (s + t) and q = s t / (s + t), with their limits for s = 0
-    (exactly known), s = inf (not measured) and t = inf (undetermined from below).
+    (exactly known), s = inf (not measured), t = 0 (all children exactly known) and t = inf
+    (undetermined from below).
     """
     if s is None:
         carry = 1.0 / (1.0 + t[r])
         return t[r] * carry, carry, t[r] * carry
     if s[r] == 0.0 or (t[r] == np.inf and s[r] < np.inf):
         return 1.0, 0.0, s[r]
-    if s[r] == np.inf:
+    if s[r] == np.inf or t[r] == 0.0:
         return 0.0, 1.0, t[r]
     inverse = 1.0 / (s[r] + t[r])
     carry = s[r] * inverse
     return t[r] * inverse, carry, t[r] * carry
+
+
+@inlined
+def combine(v, b, s, t, r):
+    """z = gain v + carry b at internal position r."""
+    if s is None:
+        return (v * t[r] + b) / (1.0 + t[r])
+    gain, carry, _ = weights(s, t, r)
+    return gain * v + carry * b
 
 
 @inlined
@@ -44,7 +58,10 @@ def known(s, t, r):
 
 @inlined
 def ratio(part, t):
-    """part / t; 0 where all children are exactly known; a fraction stays what it is."""
+    """part / t; 0 where all children are exactly known.
+
+    If t is infinite, `part` already is a fraction.
+    """
     if t == np.inf:
         return part
     return part / t if t > 0.0 else 0.0
@@ -52,13 +69,41 @@ def ratio(part, t):
 
 @inlined
 def share(q, s, t, r, p):
-    """What position r takes of a difference at its parent p."""
+    """The fraction of a difference at its parent p that position r takes."""
     return ratio(known(s, t, r) if q is None else q[r], t[p])
 
 
 @inlined
 def add(total, lost, x):
-    """total + x, and `lost` with what rounding took from that."""
+    """total + x, and `lost` with what rounding took from that sum."""
     both = total + x
     kept = both - total
     return both, lost + ((total - (both - kept)) + (x - kept))
+
+
+@inlined
+def total_of(total, lost):
+    """total + lost; nothing is added to an infinite total, since `lost` is then not a number."""
+    return total if abs(total) == np.inf else total + lost
+
+
+@inlined
+def stretch(sums, first, stop):
+    """The sum over places `first` to ``stop - 1`` of a list, from sums of pairs of pairs.
+
+    The second half of `sums` holds the list; entry k of the first half is the sum of entries 2k
+    and 2k + 1. Unlike a difference of running sums this loses no small numbers beside large ones.
+    """
+    total = 0.0
+    first += np.uint64(sums.size // 2)
+    stop += np.uint64(sums.size // 2)
+    while first < stop:
+        if first & ONE:
+            total += sums[first]
+            first += ONE
+        if stop & ONE:
+            stop -= ONE
+            total += sums[stop]
+        first >>= ONE
+        stop >>= ONE
+    return total

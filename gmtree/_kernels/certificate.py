@@ -10,28 +10,39 @@ infinitely stiff, one that was not measured not at all.
 import numpy as np
 
 from gmtree._kernels._jit import kernel
-from gmtree._kernels._shared import at
+from gmtree._kernels._shared import ONE, at
 
 
 @kernel
-def _own(variance, r, difference):
+def _own(s, r, difference):
     """(slope, stiffness) of the measurement at position r."""
-    s = 1.0 if variance is None else variance[r]
-    if s == 0.0 or s == np.inf:
-        return 0.0, np.inf if s == 0.0 else 0.0
-    return difference / s, 1.0 / s
+    variance = 1.0 if s is None else s[r]
+    if variance == 0.0 or variance == np.inf:
+        return 0.0, np.inf if variance == 0.0 else 0.0
+    return difference / variance, 1.0 / variance
 
 
 @kernel
-def find_loosest(parent, order, v, variance, bound, x, slope, stiffness, through):
+def _larger(a, b):
+    """The larger of both, where b counts as infinite if it is not a number."""
+    if b <= a:
+        return a
+    return b if b > a else np.inf
+
+
+@kernel
+def find_loosest(parent, order, v, s, bound, x, slope, stiffness, through):
     """The least stiff way from each internal node down to a leaf above its bound.
 
-    On entry `stiffness` holds infinities, for none; `through` is its first step.
+    `through` is the first step of that way. `stiffness` holds infinities on entry, which mean
+    that there is no such leaf.
     """
-    n_internal = slope.size
-    for r in range(parent.size - 1, 0, -1):
+    n_internal = np.uint64(slope.size)
+    r = np.uint64(parent.size)
+    while r > ONE:
+        r -= ONE
         i, p = at(order, r), parent[r]
-        g, h = _own(variance, r, x[i] - v[i])
+        g, h = _own(s, r, x[i] - v[i])
         if r < n_internal:
             g += slope[r]
             h += stiffness[r]
@@ -44,20 +55,20 @@ def find_loosest(parent, order, v, variance, bound, x, slope, stiffness, through
 
 
 @kernel
-def largest_move(parent, order, v, variance, bound, x, slope, stiffness, through, above, stiff):
-    """The largest move of a leaf, or its distance from its bound or from its exact value.
+def largest_move(parent, order, v, s, bound, x, slope, stiffness, through, above, stiff):
+    """The largest move of a leaf, or distance below its bound or from its exact value.
 
     Parents first: (above_r, stiff_r) is the least stiff way for a unit into internal node r, from
     the total or out of a sibling.
     """
-    n_internal = slope.size
+    n_internal = np.uint64(slope.size)
     largest = 0.0
-    for r in range(parent.size):
+    for r in range(np.uint64(parent.size)):
         i = at(order, r)
-        own_slope, own_stiffness = _own(variance, r, x[i] - v[i])
+        own_slope, own_stiffness = _own(s, r, x[i] - v[i])
         g = 0.0
         h = 0.0
-        if r > 0:
+        if r > np.uint64(0):
             p = parent[r]
             g = above[p]
             h = stiff[p]
@@ -71,12 +82,13 @@ def largest_move(parent, order, v, variance, bound, x, slope, stiffness, through
             stiff[r] = h
             total = h + stiffness[r]
             if 0.0 < total < np.inf:
-                largest = max(largest, abs(g + slope[r]) / total)
+                largest = _larger(largest, abs(g + slope[r]) / total)
         else:
-            largest = max(largest, bound[i] - x[i])
+            largest = _larger(largest, bound[i] - x[i])
             if 0.0 < h < np.inf:
                 # Downward no farther than to the bound.
-                largest = max(largest, min(g / h, x[i] - bound[i]), -g / h)
+                largest = _larger(largest, min(g / h, x[i] - bound[i]))
+                largest = _larger(largest, -g / h)
         if own_stiffness == np.inf:
-            largest = max(largest, abs(x[i] - v[i]))
+            largest = _larger(largest, abs(x[i] - v[i]))
     return largest

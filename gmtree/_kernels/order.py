@@ -1,4 +1,10 @@
-"""From a parent array to heights and the canonical order, in linear time without recursion."""
+"""From a parent array to heights and the canonical order, in linear time without recursion.
+
+Most of these look at the caller's parent array before it is known to be a tree. There -1 stands for
+"no parent", so they take signed numbers, unlike all other kernels.
+"""
+
+import numpy as np
 
 from gmtree._kernels._jit import kernel
 
@@ -204,25 +210,39 @@ def group_children(parent, start, child):
 @kernel
 def invert(order, rank):
     """rank[order[r]] = r."""
-    for r in range(order.size):
+    for r in range(np.uint64(order.size)):
         rank[order[r]] = r
 
 
 @kernel
 def leaves_left_to_right(root, start, child, stack, leaves):
     """Leaves in depth-first order, siblings by ascending number; `stack` is work space."""
+    one = np.uint64(1)
     stack[0] = root
-    top = 1
-    found = 0
-    while top > 0:
-        top -= 1
+    top = one
+    found = np.uint64(0)
+    while top > np.uint64(0):
+        top -= one
         i = stack[top]
-        if start[i] == start[i + 1]:
+        first, k = np.uint64(start[i]), np.uint64(start[i + one])
+        if first == k:
             leaves[found] = i
-            found += 1
-        for k in range(start[i + 1] - 1, start[i] - 1, -1):
+            found += one
+        while k > first:
+            k -= one
             stack[top] = child[k]
-            top += 1
+            top += one
+
+
+@kernel
+def descendants(start, child, found):
+    """Append the children of each node found so far, until `found` is full; found[0] is given."""
+    end = np.uint64(1)
+    for k in range(np.uint64(found.size)):
+        i = found[k]
+        for s in range(start[i], start[i + np.uint64(1)]):
+            found[end] = child[s]
+            end += np.uint64(1)
 
 
 @kernel

@@ -1,15 +1,16 @@
 """Sums over ranges of leaves, from the fewest nodes that cover them.
 
-Nodes keep the caller's numbers here. Children sit in *slots*, family after family and from left
-to right within one: ``start[p]`` is the first slot of p's family, ``start[p + 1]`` the slot after
-its last. `child`, `slot` and `leaves` are ``None`` in a tree numbered level by level, where slot
-s holds node s + 1 and the leaves come last; `rank` is ``None`` where parents have smaller
+Nodes keep the caller's numbers here. `start`, `child` and `place` are the child lists of the tree:
+child[start[p]:start[p + 1]] are the children of p from left to right, and node i stands at
+child[place[i]]. `child`, `place` and `leaves` are ``None`` in a tree numbered level by level, where
+place s holds node s + 1 and the leaves come last; `rank` is ``None`` where parents have smaller
 numbers than their children.
 """
 
 import numpy as np
 
 from gmtree._kernels._jit import kernel
+from gmtree._kernels._shared import at
 
 
 @kernel
@@ -18,18 +19,13 @@ def _child_in(child, s):
 
 
 @kernel
-def _slot_of(slot, i):
-    return np.uint64(i - np.uint64(1)) if slot is None else np.uint64(slot[i])
+def _place_of(place, i):
+    return np.uint64(i - np.uint64(1)) if place is None else np.uint64(place[i])
 
 
 @kernel
 def _leaf_at(leaves, n_inner, a):
     return np.uint64(n_inner + a) if leaves is None else np.uint64(leaves[a])
-
-
-@kernel
-def _rank_of(rank, i):
-    return i if rank is None else np.uint64(rank[i])
 
 
 @kernel
@@ -39,8 +35,8 @@ def _add_node(v, i, out, k):
 
 
 @kernel
-def _add_slots(child, v, prefix, first, lo, hi, out, k):
-    """Add slots lo to hi - 1 of the family whose first slot is `first`."""
+def _add_places(child, v, prefix, first, lo, hi, out, k):
+    """Add places lo to hi - 1 of the family whose first place is `first`."""
     if lo >= hi:
         return
     for j in range(out.shape[1]):
@@ -56,7 +52,7 @@ def _add_slots(child, v, prefix, first, lo, hi, out, k):
 
 @kernel
 def family_prefix(start, child, v, prefix):
-    """prefix_s = v of slot s + prefix of the slot before, anew in each family."""
+    """prefix_s = v of place s + prefix of the place before, anew in each family."""
     for p in range(np.uint64(start.size - 1)):
         first = np.uint64(start[p])
         for s in range(first, np.uint64(start[p + np.uint64(1)])):
@@ -69,7 +65,7 @@ def family_prefix(start, child, v, prefix):
 
 @kernel
 def cover_sums(
-    parent, rank, start, child, slot, leaves, n_inner, root, v, prefix, ranges, out, begin, end
+    parent, rank, start, child, place, leaves, n_inner, root, v, prefix, ranges, out, begin, end
 ):
     """out_k = sum of v over the highest nodes whose leaves all lie in [a_k, b_k).
 
@@ -92,32 +88,32 @@ def cover_sums(
             p, q = np.uint64(parent[left]), np.uint64(parent[right])
             # The parent that comes later in the order cannot be the common ancestor.
             while p != q:
-                if _rank_of(rank, p) > _rank_of(rank, q):
-                    first, s = np.uint64(start[p]), _slot_of(slot, left)
+                if at(rank, p) > at(rank, q):
+                    first, s = np.uint64(start[p]), _place_of(place, left)
                     if left_whole and s > first:
                         left_whole = False
                         _add_node(v, left, out, k)
                     if not left_whole:
                         last = np.uint64(start[p + one])
-                        _add_slots(child, v, prefix, first, s + one, last, out, k)
+                        _add_places(child, v, prefix, first, s + one, last, out, k)
                     left, p = p, np.uint64(parent[p])
                 else:
-                    first, s = np.uint64(start[q]), _slot_of(slot, right)
+                    first, s = np.uint64(start[q]), _place_of(place, right)
                     if right_whole and s + one < np.uint64(start[q + one]):
                         right_whole = False
                         _add_node(v, right, out, k)
                     if not right_whole:
-                        _add_slots(child, v, prefix, first, first, s, out, k)
+                        _add_places(child, v, prefix, first, first, s, out, k)
                     right, q = q, np.uint64(parent[q])
             first, last = np.uint64(start[p]), np.uint64(start[p + one])
-            s, t = _slot_of(slot, left), _slot_of(slot, right)
+            s, t = _place_of(place, left), _place_of(place, right)
             top = p
             if not (left_whole and right_whole and s == first and t + one == last):
                 if left_whole:
                     _add_node(v, left, out, k)
                 if right_whole:
                     _add_node(v, right, out, k)
-                _add_slots(child, v, prefix, first, s + one, t, out, k)
+                _add_places(child, v, prefix, first, s + one, t, out, k)
                 continue
         # One node covers the range; so does its parent where it is an only child.
         while top != root:

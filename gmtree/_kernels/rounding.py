@@ -1,9 +1,9 @@
 """Whole numbers from consistent values: every node its floor or its ceiling, sums exact.
 
 Each node may become any whole number less than 1 away from its value. From the leaves up, the
-sums of the children narrow that to one or two numbers; from the root down, each node hands its
-number on to its children within theirs. Rounded values need not add up exactly for that to
-work: the children's ranges come first.
+sums of the children narrow that to one or two numbers; from the root down, each node divides its
+number among its children, each of which gets one of its own one or two. The values need not add
+up exactly for that to work, since the range of a node is that of its children's sums.
 
 Families are by position (leaves of p from first_leaf[p] on, its other children in `inner`), `x`
 and `out` by the caller's nodes. ``room_r`` is 1 where a node may become one more than its least.
@@ -12,13 +12,8 @@ Fractions are compared in steps of 2**-30, so that rounding in the last digits d
 
 import numpy as np
 
-from gmtree._kernels._jit import kernel
-
-
-@kernel
-def _at(order, r):
-    """The caller's node at position r."""
-    return r if order is None else np.uint64(order[r])
+from gmtree._kernels._jit import inlined, kernel
+from gmtree._kernels._shared import ONE, at
 
 
 @kernel
@@ -28,27 +23,29 @@ def ranges(order, first_leaf, first_inner, inner, x, out, room):
     Returns the last position whose floor and ceiling its children cannot add up to, or -1.
     """
     bad = -1
-    for p in range(first_leaf.size - 2, -1, -1):
+    p = np.uint64(first_leaf.size - 1)
+    while p > np.uint64(0):
+        p -= ONE
         total = 0
         extra = 0
-        for r in range(np.uint64(first_leaf[p]), np.uint64(first_leaf[p + 1])):
-            i = _at(order, r)
+        for r in range(np.uint64(first_leaf[p]), np.uint64(first_leaf[p + ONE])):
+            i = at(order, r)
             least = np.int64(np.floor(x[i]))
             most = np.int64(np.ceil(x[i]))
             out[i] = least
             room[r] = most - least
             total += least
             extra += most - least
-        for k in range(first_inner[p], first_inner[p + 1]):
-            c = np.uint64(inner[k])
-            total += out[_at(order, c)]
+        for k in range(np.uint64(first_inner[p]), np.uint64(first_inner[p + ONE])):
+            c = inner[k]
+            total += out[at(order, c)]
             extra += np.int64(room[c])
-        i = _at(order, np.uint64(p))
+        i = at(order, p)
         # Its own floor and ceiling, but not beyond what the children can add up to.
         least = max(np.int64(np.floor(x[i])), total)
         most = min(np.int64(np.ceil(x[i])), total + extra)
         if least > most:
-            bad = p
+            bad = np.int64(p)
             most = least
         out[i] = least
         room[p] = most - least
@@ -58,16 +55,32 @@ def ranges(order, first_leaf, first_inner, inner, x, out, room):
 @kernel
 def _wanted(order, first_leaf, first_inner, inner, out, room, p):
     """(units p has beyond its children's least, children that may take one)."""
-    wanted = out[_at(order, np.uint64(p))]
+    wanted = out[at(order, p)]
     takers = 0
-    for r in range(np.uint64(first_leaf[p]), np.uint64(first_leaf[p + 1])):
-        wanted -= out[_at(order, r)]
+    for r in range(np.uint64(first_leaf[p]), np.uint64(first_leaf[p + ONE])):
+        wanted -= out[at(order, r)]
         takers += np.int64(room[r])
-    for k in range(first_inner[p], first_inner[p + 1]):
-        c = np.uint64(inner[k])
-        wanted -= out[_at(order, c)]
+    for k in range(np.uint64(first_inner[p]), np.uint64(first_inner[p + ONE])):
+        c = inner[k]
+        wanted -= out[at(order, c)]
         takers += np.int64(room[c])
     return wanted, takers
+
+
+@inlined
+def _family_size(first_leaf, first_inner, p):
+    """Number of children of p."""
+    leaves = np.uint64(first_leaf[p + ONE]) - np.uint64(first_leaf[p])
+    return leaves + np.uint64(first_inner[p + ONE]) - np.uint64(first_inner[p])
+
+
+@inlined
+def _child(first_leaf, first_inner, inner, p, m):
+    """Position of child m of p; its leaves come first."""
+    leaves = np.uint64(first_leaf[p + ONE]) - np.uint64(first_leaf[p])
+    if m < leaves:
+        return np.uint64(first_leaf[p]) + m
+    return np.uint64(inner[np.uint64(first_inner[p]) + m - leaves])
 
 
 @kernel
@@ -133,15 +146,14 @@ def round_largest(order, first_leaf, first_inner, inner, x, out, room, counts, f
     takers tells which parts get a unit as a whole; only in one part must children be compared.
     `counts` holds zeros; it, `fraction` and `node` have room for the largest family.
     """
-    for p in range(first_leaf.size - 1):
+    for p in range(np.uint64(first_leaf.size - 1)):
         wanted, takers = _wanted(order, first_leaf, first_inner, inner, out, room, p)
         if wanted == 0:
             continue
-        leaves = first_leaf[p + 1] - first_leaf[p]
-        size = leaves + first_inner[p + 1] - first_inner[p]
+        size = _family_size(first_leaf, first_inner, p)
         for m in range(size):
-            c = np.uint64(first_leaf[p] + m if m < leaves else inner[first_inner[p] + m - leaves])
-            i = _at(order, c)
+            c = _child(first_leaf, first_inner, inner, p, m)
+            i = at(order, c)
             if room[c] and wanted < takers:
                 counts[_bucket(_fraction(x[i], out[i]), takers)] += 1
         # From the top, parts that get a unit as a whole; `left` units are for the next part.
@@ -154,8 +166,8 @@ def round_largest(order, first_leaf, first_inner, inner, x, out, room, counts, f
             part = -1
         best = 0
         for m in range(size):
-            c = np.uint64(first_leaf[p] + m if m < leaves else inner[first_inner[p] + m - leaves])
-            i = _at(order, c)
+            c = _child(first_leaf, first_inner, inner, p, m)
+            i = at(order, c)
             if room[c]:
                 f = _fraction(x[i], out[i])
                 b = _bucket(f, takers)
@@ -177,22 +189,21 @@ def round_random(order, first_leaf, first_inner, inner, x, out, room, uniform):
     if u is below the fraction f of their total; so u is drawn from [0, f) or from [f, 1) as
     there is that one more unit or not. The parent got its number with just these chances.
     """
-    for p in range(first_leaf.size - 1):
+    for p in range(np.uint64(first_leaf.size - 1)):
         wanted, takers = _wanted(order, first_leaf, first_inner, inner, out, room, p)
-        leaves = first_leaf[p + 1] - first_leaf[p]
-        size = leaves + first_inner[p + 1] - first_inner[p]
+        size = _family_size(first_leaf, first_inner, p)
         total = 0.0
         for m in range(size):
-            c = np.uint64(first_leaf[p] + m if m < leaves else inner[first_inner[p] + m - leaves])
-            i = _at(order, c)
+            c = _child(first_leaf, first_inner, inner, p, m)
+            i = at(order, c)
             if room[c]:
                 total += x[i] - out[i]
         f = total - np.floor(total)
         u = f * uniform[p] if wanted > np.floor(total) else f + (1.0 - f) * uniform[p]
         done = 0.0
         for m in range(size):
-            c = np.uint64(first_leaf[p] + m if m < leaves else inner[first_inner[p] + m - leaves])
-            i = _at(order, c)
+            c = _child(first_leaf, first_inner, inner, p, m)
+            i = at(order, c)
             if room[c]:
                 before = np.ceil(done - u)
                 done += x[i] - out[i]

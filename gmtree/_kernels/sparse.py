@@ -1,88 +1,87 @@
 """Entries of sparse matrices, written straight into compressed rows with ascending columns.
 
-Rows and columns are the caller's nodes; ``parent`` is the caller's own array, -1 at the root,
-except where a kernel takes an ``order`` and so works on positions.
+Rows and columns are the caller's nodes. ``parent`` is by node, and its entry at the root is never
+read, except where a kernel takes an ``order`` and so works on positions.
 """
 
 import numpy as np
 
 from gmtree._kernels._jit import kernel
+from gmtree._kernels._shared import at
 
 
 @kernel
-def generation_rows(parent, node, edge, indices, data):
+def generation_rows(parent, root, node, edge, indices, data):
     """G_ii = w_i and G_i,parent = -e_i, row after row."""
+    one = np.uint64(1)
     k = np.uint64(0)
-    for i in range(parent.size):
+    for i in range(np.uint64(parent.size)):
         p = parent[i]
         w = 1.0 if node is None else node[i]
-        if p < 0:
+        if i == root:
             indices[k], data[k] = i, w
-            k += np.uint64(1)
+            k += one
             continue
         e = 1.0 if edge is None else edge[i]
         if p < i:
             indices[k], data[k] = p, -e
-            indices[k + np.uint64(1)], data[k + np.uint64(1)] = i, w
+            indices[k + one], data[k + one] = i, w
         else:
             indices[k], data[k] = i, w
-            indices[k + np.uint64(1)], data[k + np.uint64(1)] = p, -e
+            indices[k + one], data[k + one] = p, -e
         k += np.uint64(2)
 
 
 @kernel
-def neighbour_rows(parent, start, child, edge, diagonal, indices, data):
+def neighbour_rows(parent, root, start, child, edge, diagonal, indices, data):
     """Symmetric rows of neighbours: e, or -e beside a diagonal where one is given.
 
     The children of i, ascending, are child[start[i]:start[i + 1]]; parent and diagonal are
     merged in between.
     """
-    n = parent.size
+    one, n = np.uint64(1), np.uint64(parent.size)
     k = np.uint64(0)
     for i in range(n):
-        p = parent[i]
         e = 1.0 if edge is None else edge[i]
         if diagonal is not None:
             e = -e
         # What is not there has the column n, which is never reached.
-        above = n if p < 0 else np.int64(p)
+        above = n if i == root else np.uint64(parent[i])
         own = n if diagonal is None else i
-        q, end = np.uint64(start[i]), np.uint64(start[i + 1])
+        q, end = np.uint64(start[i]), np.uint64(start[i + one])
         for bound in (min(above, own), max(above, own), n):
             while q < end and child[q] < bound:
                 c = child[q]
                 f = 1.0 if edge is None else edge[c]
                 indices[k], data[k] = c, f if diagonal is None else -f
-                q += np.uint64(1)
-                k += np.uint64(1)
+                q += one
+                k += one
             if bound < n:
                 indices[k] = bound
                 if diagonal is not None and bound == i:
                     data[k] = diagonal[i]
                 else:
                     data[k] = e
-                k += np.uint64(1)
+                k += one
 
 
 @kernel
 def ancestor_rows(parent, order, node, edge, indptr, indices, data, start, stop):
     """Row i of G^-1 is (e_i times the row of the parent, then 1 at i) / w_i."""
+    one = np.uint64(1)
     for r in range(np.uint64(start), np.uint64(stop)):
-        if order is None:
-            i, p = r, np.uint64(parent[r])
-        else:
-            i, p = np.uint64(order[r]), np.uint64(order[parent[r]])
+        i, p = at(order, r), at(order, parent[r])
         w = 1.0 if node is None else node[r]
         e = 1.0 if edge is None else edge[r]
         k = np.uint64(indptr[i])
-        first, end = np.uint64(indptr[p]), np.uint64(indptr[p + np.uint64(1)])
+        first, end = np.uint64(indptr[p]), np.uint64(indptr[p + one])
         while first < end and indices[first] < i:
             indices[k], data[k] = indices[first], data[first] * e / w
-            first += np.uint64(1)
-            k += np.uint64(1)
+            first += one
+            k += one
         indices[k], data[k] = i, 1.0 / w
-        k += np.uint64(1)
+        k += one
         while first < end:
             indices[k], data[k] = indices[first], data[first] * e / w
-            first += np.uint64(1)
-            k += np.uint64(1)
+            first += one
+            k += one

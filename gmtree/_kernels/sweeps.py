@@ -3,11 +3,15 @@
 In each, ``w_i`` is the weight of node i and ``e_i`` that of the edge from i to its parent,
 both stored by position and ``None`` when all are one. Values are one number per node or one
 row of numbers per node; which one is known when a kernel is compiled.
+
+On the way up the sum over the children of position p is kept in ``total[p]``: in 64 bits, so that
+a million small numbers in 32 bits do not get lost beside their sum, and by position, so that
+siblings meet it in the cache. ``total`` is ``None`` where ``out`` itself is as good.
 """
 
 import numpy as np
 
-from gmtree._kernels._jit import kernel
+from gmtree._kernels._jit import inlined, kernel
 from gmtree._kernels._shared import at
 
 
@@ -33,38 +37,88 @@ def propagate(parent, order, node, edge, v, out, start, stop):
                 out[i, j] = _over(v[i, j] + _times(out[p, j], edge, r), node, r)
 
 
+@inlined
+def _add_to(total, out, order, p, x):
+    """Add x to what position p has got from its children so far."""
+    if total is None:
+        out[at(order, p)] += x
+    else:
+        total[p] += x
+
+
 @kernel
-def accumulate_leaves(parent, order, node, edge, v, out, start, stop):
+def accumulate_leaves(parent, order, node, edge, v, out, total, start, stop):
     """z_i = v_i / w_i at leaves, added as e_i z_i to the parent. `out` may be `v`."""
     for r in range(np.uint64(start), np.uint64(stop)):
-        i, p = at(order, r), at(order, parent[r])
+        i, p = at(order, r), parent[r]
         if v.ndim == 1:
             z = _over(v[i], node, r)
             out[i] = z
-            out[p] += _times(z, edge, r)
+            _add_to(total, out, order, p, _times(z, edge, r))
         else:
             for j in range(v.shape[1]):
                 z = _over(v[i, j], node, r)
                 out[i, j] = z
-                out[p, j] += _times(z, edge, r)
+                if total is None:
+                    out[at(order, p), j] += _times(z, edge, r)
+                else:
+                    total[p, j] += _times(z, edge, r)
+
+
+@inlined
+def _take_leaf(order, node, edge, v, out, r):
+    """Write z_i = v_i / w_i of the leaf at position r; what it brings to its parent, e_i z_i."""
+    i = at(order, r)
+    z = _over(v[i], node, r)
+    out[i] = z
+    return _times(z, edge, r)
 
 
 @kernel
-def accumulate(parent, order, node, edge, out, start, stop):
-    """z_i = (v_i + sum of e_c z_c) / w_i in place, children before parents."""
+def accumulate_leaf_families(parent, order, node, edge, v, out, total, start, stop):
+    """`accumulate_leaves` with each family's sum in registers: faster where families are large.
+
+    Four sums go side by side, so that no addition waits for the one before it.
+    """
+    one, four = np.uint64(1), np.uint64(4)
+    r, stop = np.uint64(start), np.uint64(stop)
+    while r < stop:
+        p = parent[r]
+        a = b = c = d = out.dtype.type(0) if total is None else total.dtype.type(0)
+        while r + four <= stop and parent[r + np.uint64(3)] == p:
+            a += _take_leaf(order, node, edge, v, out, r)
+            b += _take_leaf(order, node, edge, v, out, r + one)
+            c += _take_leaf(order, node, edge, v, out, r + np.uint64(2))
+            d += _take_leaf(order, node, edge, v, out, r + np.uint64(3))
+            r += four
+        while r < stop and parent[r] == p:
+            a += _take_leaf(order, node, edge, v, out, r)
+            r += one
+        _add_to(total, out, order, p, (a + b) + (c + d))
+
+
+@kernel
+def accumulate(parent, order, node, edge, v, out, total, start, stop):
+    """z_i = (v_i + sum of e_c z_c) / w_i, children before parents. `out` may be `v`.
+
+    The sum is in `total`; where that is None, `out` holds it with v_i on entry.
+    """
     r = np.uint64(stop)
     while r > np.uint64(start):
         r -= np.uint64(1)
-        i, p = at(order, r), at(order, parent[r])
-        if out.ndim == 1:
-            z = _over(out[i], node, r)
+        i, p = at(order, r), parent[r]
+        if v.ndim == 1:
+            z = _over(out[i] if total is None else v[i] + total[r], node, r)
             out[i] = z
-            out[p] += _times(z, edge, r)
+            _add_to(total, out, order, p, _times(z, edge, r))
         else:
-            for j in range(out.shape[1]):
-                z = _over(out[i, j], node, r)
+            for j in range(v.shape[1]):
+                z = _over(out[i, j] if total is None else v[i, j] + total[r, j], node, r)
                 out[i, j] = z
-                out[p, j] += _times(z, edge, r)
+                if total is None:
+                    out[at(order, p), j] += _times(z, edge, r)
+                else:
+                    total[p, j] += _times(z, edge, r)
 
 
 @kernel

@@ -1,13 +1,4 @@
-"""Benchmarks that anyone can run: ``gmtree bench``.
-
-========  ====================================================================================
-table     the paper's table: error and consistency of each algorithm on the three data sets
-scale     running time against size
-stages    construction against post-processing
-peers     us beside scipy, Higra, OpenDP, hierarchicalforecast, CHOLMOD and plain numpy
-bars      every limit gmtree sets itself: measured, limit, verdict
-========  ====================================================================================
-"""
+"""Benchmarks that anyone can run: ``gmtree bench``; `BENCHMARKS` lists them."""
 
 from __future__ import annotations
 
@@ -22,17 +13,32 @@ if TYPE_CHECKING:
     from gmtree.bench.report import Report
     from gmtree.bench.settings import Settings
 
-BENCHMARKS = ("table", "scale", "stages", "peers", "bars")
+# By name, the module whose function `run` measures, and what that does.
+BENCHMARKS = {
+    "table": (
+        "gmtree.bench.paper_table",
+        "error and consistency of each algorithm on the three data sets, as in the paper",
+    ),
+    "scale": ("gmtree.bench.scale", "running time against size"),
+    "stages": ("gmtree.bench.stages", "construction against post-processing"),
+    "peers": (
+        "gmtree.bench.peers",
+        "beside scipy, Higra, OpenDP, hierarchicalforecast, CHOLMOD and plain numpy",
+    ),
+    "tables": (
+        "gmtree.bench.tables",
+        "tables on a tree and crossed trees, in copies of them and beside sparse solvers",
+    ),
+    "frames": ("gmtree.bench.frames", "frames and Newick beside pandas and scikit-bio"),
+    "bars": ("gmtree.bench.bars", "every limit gmtree sets itself: measured, limit, verdict"),
+}
 DATASETS = ("census2010", "nyctaxi", "syndata")
 STDOUT = "-"
 
-EPILOG = """\
+_LIST = "\n".join(f"  {name:8} {what}" for name, (_, what) in BENCHMARKS.items())
+EPILOG = f"""\
 benchmarks:
-  table    error and consistency of each algorithm on the three data sets, as in the paper
-  scale    running time against size
-  stages   construction against post-processing
-  peers    beside scipy, Higra, OpenDP, hierarchicalforecast, CHOLMOD and plain numpy
-  bars     every limit gmtree sets itself: measured, limit, verdict
+{_LIST}
   (none)   all of them
 
 examples:
@@ -87,19 +93,24 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run what the command line asks for; 1 where some answer was wrong, else 0."""
+    """Run what the command line asks for; the exit status is 1 if any result was wrong."""
     import json
 
+    from gmtree import _validate as check
     from gmtree.bench.settings import Settings
 
-    files = {"census2010": args.census_files, "nyctaxi": args.taxi_files}
+    data = {"census2010": args.census_files, "nyctaxi": args.taxi_files}
     settings = Settings(
         datasets=tuple(args.dataset or DATASETS),
         nodes=args.nodes,
         repeat=args.repeat,
         quick=args.quick,
-        files={name: path for name, path in files.items() if path is not None},
+        files={name: path for name, path in data.items() if path is not None},
     )
+    if args.out is not None:
+        args.out.mkdir(parents=True, exist_ok=True)
+    if args.json not in (None, STDOUT):
+        check.new_file("--json", Path(args.json))
     reports = []
     for name in [args.benchmark] if args.benchmark else BENCHMARKS:
         report = measure(name, settings)
@@ -131,7 +142,7 @@ def measure(name: str, settings: Settings) -> Report:
     ['SynData', 'level by level', 1023]
     """
     start = perf_counter()
-    report: Report = import_module(f"gmtree.bench.{name}").run(settings)
+    report: Report = import_module(BENCHMARKS[name][0]).run(settings)
     report.seconds = perf_counter() - start
     return report
 

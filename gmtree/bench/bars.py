@@ -63,7 +63,7 @@ Measure = Callable[[Case], Iterator[Check]]
 
 
 def run(settings: Settings) -> Report:
-    """Measure all bars; those against peers only where these are installed.
+    """Measure all bars; those against peers only if these are installed.
 
     Quick runs leave the peers to the benchmark of that name.
     """
@@ -233,7 +233,7 @@ def projection(case: Case) -> Iterator[Check]:
 
 
 def consistent_sums(case: Case) -> Iterator[Check]:
-    """Largest |parent - sum of children|, in units of 1e-12 of the largest value per level."""
+    """Largest |parent - sum of children|, in units of 1e-12 of the sum of |children|."""
     tree, rng = case.tree, np.random.default_rng(3)
     noise = rng.standard_normal(tree.n)
     inputs = {
@@ -243,17 +243,22 @@ def consistent_sums(case: Case) -> Iterator[Check]:
     }
     post = Consistency(tree)
     for name, v in inputs.items():
-        x = post.project(v)
-        gap = _largest_gap(tree, x) / (1e-12 * abs(x).max() * tree.height)
-        claim = f"{case.shape}: parent - sum of children, {name}, in units of rounding per level"
+        gap = _largest_gap(tree, v, post.project(v)) / 1e-12
+        claim = f"{case.shape}: parent - sum of children, {name}, in units of 1e-12 of the latter"
         yield Check(claim, gap, 1, about_results=True)
 
 
-def _largest_gap(tree: Tree, x: np.ndarray) -> float:
-    """Largest |parent - sum of children|, added up in more than double precision if there is."""
+def _largest_gap(tree: Tree, v: np.ndarray, x: np.ndarray) -> float:
+    """Largest |parent - sum of children| of x, relative to the sum of the children's sizes.
+
+    The size of a child is the larger absolute value of its measurement v and its result x. Sums
+    are in more than double precision where the platform has it.
+    """
     start, child = tree._children
-    sums = np.add.reduceat(x[child[: tree.n - 1]].astype(np.longdouble), start[tree.internal])
-    return float(abs(x[tree.internal] - sums).max())
+    child, first = child[: tree.n - 1], start[tree.internal]
+    sums = np.add.reduceat(x[child].astype(np.longdouble), first)
+    sizes = np.add.reduceat(np.maximum(abs(v), abs(x))[child], first)
+    return float((abs(x[tree.internal] - sums) / sizes).max())
 
 
 def threads(case: Case) -> Iterator[Check]:

@@ -1,8 +1,8 @@
 """Others who solve the same problems: one table for the tests and for the benchmark.
 
-Each entry prepares, for a canonically numbered tree, two functions: ours and theirs. What is
-prepared outside of them is not timed: the form in which each side wants the tree. All that
-depends on the values is inside, and for solvers all they do with the tree.
+Each entry prepares two functions for a canonically numbered tree: ours and theirs. Bringing the
+tree into the form that each side wants is done beforehand and not timed. Everything that depends
+on the values is done inside and timed; for solvers, everything they do with the tree is, too.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Comparison:
     most_nodes : mapping
         By shape, the size beyond which the peer takes minutes or more memory than there is.
     tolerance : float
-        How well the results must agree; that of the peer where it is a solver that iterates.
+        How well the results must agree. For a peer that iterates, its own tolerance.
     least : mapping
         By shape, how many times faster we promise to be.
     """
@@ -161,8 +161,9 @@ Solve = Callable[[Any, np.ndarray], np.ndarray]
 def _normal_equations(solve: Solve, children_first: bool) -> Callable[[Tree], Pair]:
     """The closed form ``v - M (M^T M)^-1 M^T v`` with a solver for sparse matrices.
 
-    Canonical order has parents first. Whoever knows the tree may reverse it, so that factors have
-    no more entries than the matrix; others leave the order to the solver.
+    Canonical order has parents first. A user who knows that the matrix comes from a tree may put
+    children first, so that factors have no more entries than the matrix (`children_first`);
+    otherwise the solver chooses the order.
     """
 
     def prepare(tree: Tree) -> Pair:

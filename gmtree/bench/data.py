@@ -12,7 +12,7 @@ from gmtree import datasets, shapes
 from gmtree.bench import trees
 from gmtree.bench.settings import Settings
 from gmtree.datasets import Dataset
-from gmtree.datasets._taxi import DAYS, FANOUTS, SECONDS_PER_DAY, SHARES
+from gmtree.datasets.taxi import DAYS, FANOUTS, SECONDS_PER_DAY, SHARES
 from gmtree.tree import Tree
 
 TITLES = {"census2010": "Census2010", "nyctaxi": "NYCTaxi", "syndata": "SynData"}
@@ -83,7 +83,7 @@ class Part(NamedTuple):
 def part_count(name: str, settings: Settings) -> int:
     """How many parts `parts` has: levels, months or heights."""
     if name == "census2010":
-        return len(datasets._census.LEVELS) - 1
+        return len(datasets.census.LEVELS) - 1
     if name == "nyctaxi":
         return len(DAYS)
     return len(_heights(settings))

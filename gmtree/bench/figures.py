@@ -24,9 +24,9 @@ class Line:
 
 @dataclass(frozen=True)
 class Panel:
-    """One part of a figure: lines, or where x holds names, bars stacked on each other.
+    """One part of a figure: lines, or stacked bars if x holds names.
 
-    Axes of numbers are logarithmic, unless `from_zero` asks for a y axis that begins there.
+    Axes of numbers are logarithmic, but with `from_zero` the y axis is linear and starts at 0.
     """
 
     title: str
@@ -46,7 +46,7 @@ class Figure:
 
 
 def draw(figure: Figure, folder: Path) -> list[Path]:
-    """Draw a figure into a folder; tell the files."""
+    """Draw a figure into a folder; return the files."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
 

@@ -1,7 +1,7 @@
 """Consistency as a good user of numpy would write it: one level at a time, no loop over nodes.
 
-A peer to be compared with. It reaches compiled code once or twice per level, which is fast where
-levels are few and large.
+A peer to be compared with. It calls compiled code of numpy a few times per level, which is fast
+for trees with few and large levels.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Level(NamedTuple):
     t : array
         Sum over the children of the variance with which each is known from below.
     q : array or None
-        That variance of each child; None where all are leaves.
+        That variance of each child; None if all of them are leaves.
     """
 
     nodes: slice
@@ -58,7 +58,7 @@ class LevelByLevel:
 
     def __init__(self, tree: Tree) -> None:
         order, starts = _breadth_first(tree)
-        # Where nodes are numbered this way already there is nothing to permute.
+        # Nodes that are numbered this way already need not be permuted.
         self.order = None if np.array_equal(order, np.arange(tree.n)) else order
         self.levels: list[Level] = []
         children = tree.child_count[order]

@@ -1,4 +1,7 @@
-"""Us beside others, on the same trees and values; results must agree before anyone is timed."""
+"""gmtree beside other packages, on the same trees and values.
+
+A peer is timed only if its results agree with ours.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ COLUMNS = [
 # A peer that takes longer than this many seconds is timed once.
 PATIENCE = 2.0
 
-# Quick runs leave the peers that are slow on purpose some way behind.
+# Quick runs give slow peers smaller trees than they could do in minutes.
 QUICK_SLOW_NODES = 20_000
 
 
@@ -58,16 +61,16 @@ def run(settings: Settings) -> Report:
 
 
 NOTE = (
-    "The difference of the results is relative to the largest value; who disagrees is not timed.\n"
-    "Solvers count with all they do: assemble, factor and solve; we with construction and\n"
-    "post-processing. For sums along edges, and beside numpy, both sides are given the tree in\n"
-    "the form they like best. 'Children first' is for those who know that this order makes sparse\n"
-    "factors of a tree."
+    "The difference of the results is relative to the largest value; a peer that disagrees is not\n"
+    "timed. For solvers everything counts: assembling, factoring and solving; for gmtree\n"
+    "construction and post-processing. For sums along edges, and beside numpy, both sides are\n"
+    "given the tree in the form that suits them best. 'Children first' is what a user does who\n"
+    "knows that this order makes the factors of a tree sparse."
 )
 
 
 class Outcome(NamedTuple):
-    """One comparison on one tree; no times where the results differ."""
+    """One comparison on one tree, without times if the results differ."""
 
     comparison: Comparison
     shape: str
@@ -88,7 +91,7 @@ class Outcome(NamedTuple):
         return [task, peer, self.shape, self.nodes, *times, self.factor, self.difference]
 
     def checks(self) -> list[Check]:
-        """Whether we are as fast as promised, where something is."""
+        """Whether we are as fast as promised; nothing if no promise was made."""
         promised = self.comparison.least.get(self.shape)
         if promised is None or self.factor is None:
             return []
@@ -97,7 +100,7 @@ class Outcome(NamedTuple):
 
 
 def compare(comparison: Comparison, shape: str, settings: Settings) -> Outcome:
-    """See whether the results agree, and if so who is faster."""
+    """Compare the results, and if they agree, time both sides."""
     tree = trees.make(shape, nodes_for(comparison, shape, settings)).canonical()
     pair = comparison.prepare(tree)
     outcome = Outcome(comparison, shape, tree.n, pair.difference())
@@ -119,7 +122,7 @@ def nodes_for(comparison: Comparison, shape: str, settings: Settings) -> int | N
 
 
 def timed(pair: Pair, settings: Settings) -> tuple[float, float]:
-    """Best times of ours and theirs, in turns; theirs once where it takes long."""
+    """Best times of ours and theirs, in turns; a slow peer is timed once."""
     repeat = settings.times(usual=5, quick=3)
     first = time_of(pair.theirs)
     if first > PATIENCE:

@@ -9,12 +9,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from gmtree._text import table
 from gmtree.bench import figures, timing
 from gmtree.bench.figures import Figure
 
 Cell = str | int | float | bool | None
 
-# What stands where there is nothing to say.
+# Shown in cells that have no value.
 NOTHING = "-"
 
 
@@ -26,7 +27,7 @@ class Column:
     style: str = ""
 
     def text(self, cell: Cell) -> str:
-        """A cell as it stands in a table."""
+        """A cell as text, in the style of its column."""
         if cell is None:
             return NOTHING
         if isinstance(cell, bool):
@@ -67,16 +68,8 @@ class Table:
         star       -
         """
         head = [column.name for column in self.columns]
-        body = [head, *self.text_rows()]
-        widths = [max(len(row[k]) for row in body) for k in range(len(head))]
         numeric = [self._is_numeric(k) for k in range(len(head))]
-        lines = [
-            "  ".join(
-                text.rjust(width) if right else text.ljust(width)
-                for text, width, right in zip(row, widths, numeric, strict=True)
-            ).rstrip()
-            for row in body
-        ]
+        lines = table([head, *self.text_rows()], right=numeric, indent="", most_rows=None)
         return "\n".join([self.title, *lines, *self.notes])
 
     def as_markdown(self) -> str:
@@ -100,9 +93,9 @@ class Table:
 class Check:
     """A claim about a number, and what was measured.
 
-    `about_results` tells whether it says that answers are right. What it says of speed depends
-    on the machine, and on what else that is doing; `applies` is False where it was measured on
-    a tree too small for what it says.
+    `about_results` is True if the claim is that results are right. Other claims are about speed,
+    which depends on the machine and on what else that is doing. `applies` is False if the tree
+    measured on is too small for the claim to be about it.
     """
 
     claim: str
@@ -120,7 +113,7 @@ class Check:
 
     @property
     def verdict(self) -> str:
-        """In a word."""
+        """Whether the claim holds, in one word."""
         if not self.applies:
             return NOTHING
         if self.holds:
@@ -217,7 +210,7 @@ class Report:
         )
 
     def write(self, folder: Path) -> list[Path]:
-        """Write JSON, Markdown and, where matplotlib is there, figures; tell the files."""
+        """Write JSON, Markdown and, if matplotlib is installed, figures; return the files."""
         folder.mkdir(parents=True, exist_ok=True)
         drawn = self._draw(folder)
         data, document = folder / f"{self.name}.json", folder / f"{self.name}.md"

@@ -34,10 +34,10 @@ RECURSIVE: dict[str, Algorithm] = {
 
 ALGORITHMS = (FROM_PARENTS, *COMPILED, *RECURSIVE)
 
-# Lists of Python numbers: bytes a node, and the longest that one of these calls may take.
+# The recursive algorithms use lists of Python numbers: bytes per node, and seconds per call.
 RECURSIVE_BYTES = 400
 RECURSIVE_SECONDS, RECURSIVE_SECONDS_QUICK = 60.0, 0.2
-# Shorter calls are repeated: the garbage collector may fall into one of them.
+# Shorter calls are repeated, because a garbage collection may happen during one of them.
 WORTH_REPEATING = 3.0
 
 # What full GMC promises against the recursive algorithms, on the whole census.
@@ -108,18 +108,18 @@ def full_gmc(parent: np.ndarray, v: np.ndarray, out: np.ndarray) -> None:
 
 
 class RecursiveClock:
-    """Times plain Python where that can be expected to finish."""
+    """Times plain Python, if it can be expected to finish."""
 
     def __init__(self, most_seconds: float) -> None:
         self.most_seconds = most_seconds
         self.per_node: dict[str, float] = {}
 
     def time(self, name: str, algorithm: Algorithm, tree: Tree, v: np.ndarray) -> float | None:
-        """Seconds, of one call if it is long; None where it takes too long or too much memory."""
+        """Seconds per call; None if it would take too long or too much memory."""
         too_long = self.per_node.get(name, 0.0) * tree.n > self.most_seconds
         if too_long or RECURSIVE_BYTES * tree.n > _memory.limit():
             return None
-        gc.collect()  # what others left behind is not to be counted here
+        gc.collect()  # so that this call does not pay for garbage of earlier ones
         seconds = time_of(lambda: algorithm(tree, v))
         if seconds < WORTH_REPEATING:
             seconds = min(seconds, best_time(lambda: algorithm(tree, v), 2))
@@ -128,7 +128,7 @@ class RecursiveClock:
 
 
 def _speed_ups(table: Table) -> list[Check]:
-    """GMC against the recursive algorithms on the largest part, where these finished."""
+    """GMC against the recursive algorithms on the largest part, if these finished."""
     gmc = _column(table, FROM_PARENTS)[-1]
     return [
         Check(
@@ -150,7 +150,7 @@ def _column(table: Table, name: str) -> list[float]:
 
 def _panel(title: str, table: Table) -> Panel:
     nodes = _column(table, "nodes")
-    # Those that stop short stop at the larger end.
+    # An algorithm without times for all sizes lacks those of the largest.
     lines = [
         Line(name, nodes[: len(times)], times)
         for name in ALGORITHMS

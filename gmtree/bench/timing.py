@@ -1,7 +1,7 @@
 """Measuring time and memory on a machine that does other things as well.
 
-Times are the best of several: what other programs do can only add to them. Where two times are
-to be compared they are taken in turns, so that both meet the same weather.
+A time is the best of several, because other programs can only add to it. Two times that are to be
+compared are measured in turns, so that both suffer from the same disturbances.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def time_of(action: Action) -> float:
 def best_time(action: Action, times: int = 5) -> float:
     """Seconds that the fastest of several calls takes.
 
-    One more call comes first and is not timed: it may compile, or meet memory never used before.
+    One more call comes first and is not timed: it may compile, or touch memory for the first time.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def peak_bytes(action: Action) -> int:
 
 
 def peak_memory() -> int | None:
-    """Largest number of bytes this process has had in memory; None where nobody tells."""
+    """Most memory this process has had, in bytes; None if the platform does not report it."""
     try:
         import resource
     except ImportError:  # not on this operating system
@@ -114,7 +114,7 @@ def peak_memory() -> int | None:
 
 
 def machine() -> dict[str, Any]:
-    """What a time depends on."""
+    """The machine and the Python that times were measured on."""
     return {
         "system": f"{platform.system()} {platform.release()}",
         "processor": _processor(),

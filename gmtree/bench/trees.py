@@ -17,7 +17,7 @@ GROUPED_NODES_PER_LEAF = 1.5
 
 
 class Shape(NamedTuple):
-    """How to make a tree of about so many nodes, and how many it has where nobody asks."""
+    """How to make a tree of about so many nodes, and how many it has by default."""
 
     make: Callable[[int], Tree]
     nodes: int
@@ -50,7 +50,7 @@ SHAPES = {
     "random": Shape(_random, 10_000_000, "each node below a random earlier one"),
 }
 
-# Those that resemble large data, and the others.
+# The shapes that resemble large data, and the extremes.
 LARGE = ("census", "binary", "grouped")
 EXTREMES = ("chain", "star", "caterpillar", "random")
 
@@ -132,8 +132,8 @@ def depth_first(tree: Tree) -> np.ndarray:
 def entries_by_edge(matrix: Any, tree: Tree) -> Any:
     """A sparse matrix of a tree in COO format, its entries listed as one would write them down.
 
-    All from child to parent, then all from parent to child, then the diagonal. Listed by row
-    they would spare scipy all scattered access when it converts them.
+    First come the entries from child to parent, then those from parent to child, then the
+    diagonal. If they were listed by row, scipy could convert them without scattered access.
 
     Examples
     --------
@@ -156,7 +156,7 @@ def entries_by_edge(matrix: Any, tree: Tree) -> Any:
 
 
 def held_slowly(m: int, share: float, bits: float = 50.0) -> np.ndarray:
-    """Leaves of which each round of the bounded optimum holds a share of those left, no more.
+    """Leaf values for which each round of the bounded optimum holds only a share of the rest.
 
     The gap to the mean grows by 1 / share from one block to the next: the smaller the share, the
     more rounds, but the sooner the numbers run out of range (`bits` of exponent).

@@ -14,10 +14,10 @@ Tree(n=10000, internal=559, leaves=9441, height=8)
 264447
 """
 
-from gmtree.datasets._census import LEVELS as CENSUS_LEVELS
-from gmtree.datasets._census import census2010
-from gmtree.datasets._dataset import Dataset
-from gmtree.datasets._syndata import syndata
-from gmtree.datasets._taxi import nyctaxi
+from gmtree.datasets.census import LEVELS as CENSUS_LEVELS
+from gmtree.datasets.census import census2010
+from gmtree.datasets.dataset import Dataset
+from gmtree.datasets.synthetic import syndata
+from gmtree.datasets.taxi import nyctaxi
 
 __all__ = ["CENSUS_LEVELS", "Dataset", "census2010", "nyctaxi", "syndata"]

@@ -14,29 +14,56 @@ one person took part. What is computed from the noisy counts (consistent, non-ne
 values; intervals; anything later on) costs nothing more. Two releases about the same people add
 up: whoever makes them has to add their budgets.
 
-Noise is drawn with integers only, from the operating system's secure source, with exactly the
-stated distribution [3]_: floating-point noise would betray the counts by its last digits [4]_.
-Budgets and scales are fractions, rounded to the side of more noise. There is no seed.
+Noise is drawn with integers only and has exactly the stated distribution [3]_: floating-point
+noise would betray the counts by its last digits [4]_. The random words come from OpenSSL's
+generator (``ssl.RAND_bytes``), which is cryptographically secure and which the operating system
+seeds, or directly from the operating system (``os.urandom``) where Python lacks OpenSSL. Budgets
+and scales are fractions, rounded to the side of more noise, and losses are printed rounded up.
+There is no seed.
 
 What it rests on
 ----------------
 - A record counts at one leaf and at the nodes above it, and nobody has more than
   `max_contributions` records.
 - The tree, its empty leaves included, all options and the decision to publish were made without
-  looking at the data. A tree that lists only places where somebody lives tells who lives there.
-- Counts are cut off at `max_count`, a public bound that is far above real counts unless you lower
-  it; one more record then still changes one leaf by at most one. No error, warning or message
-  depends on the counts. When records move (``neighbors="change_one"``) cutting off would change
-  the total, which is public then, so nothing is cut off and the total itself is checked.
+  looking at the data. A tree that lists only places where somebody lives tells who lives there. If
+  a tree was made from the records, `outside` has to say so, and the ledger names it.
+- Counts of leaves are cut off at `max_count`, a public bound which the ledger states; one more
+  record then still changes one leaf by at most one. The default bound is 2^50 divided by the height
+  and the number of leaves, which is little on deep trees. No error, warning or message depends on
+  the counts. When records move (``neighbors="change_one"``) cutting off would change the total,
+  which is public then, so nothing is cut off: a negative count or too large a total is refused.
 
 What is not promised
 --------------------
-- Invariants are published exactly and are outside the guarantee: with enough of them a person's
-  record can be worked out [5]_. The ledger names each.
+- Invariants, and all counts that follow from them as sums or differences, are published exactly
+  and are outside the guarantee: with enough of them a person's record can be worked out [5]_. The
+  ledger names each, and states what a person can lose to somebody who knows them: a record that
+  moves between two leaves without changing an exact count changes two paths instead of one.
 - How long a computation takes, what it leaves in memory or on disk, and other side channels.
 - That a *group* is protected as a person is (k people: k times epsilon, k^2 times rho), or that
   nothing can be learnt about a person from facts about others.
-- The counts you pass in: they stay in your memory. The result does not hold them.
+- The counts you pass in: they stay in your memory. The result does not hold them, and neither do
+  our variables in a traceback when a release fails.
+
+Where to read on
+----------------
+==============  ================================================================================
+budget          the arguments that all functions share, checked once
+invariants      what is published exactly, and what follows from that
+worst_case      the largest loss of any person on a tree
+allocation      a budget divided among the levels of a tree
+ledger          the account of all this
+measuring       true counts into noisy ones: the only place that sees true counts
+sampling        exact discrete noise
+release         everything that is computed from noisy counts
+intervals       confidence intervals, from the cumulants of the noise (cumulants)
+bootstrap       errors of values that are kept from being negative
+planning        errors beforehand, and shares that make them small (optimal)
+columns         a release as a table
+storage         a release on disk
+testing         seeded noise for experiments, which is not private
+==============  ================================================================================
 
 References
 ----------
@@ -68,6 +95,8 @@ discrete Laplace noise; budget 1/2
 Assumes:
   - Neighbouring data differ by one record of one person, added or removed.
   - A record is counted at one leaf and at all nodes above it.
+  - Counts of leaves are cut off at 93,824,992,236,885; stated errors do not include what that
+    takes away.
   - The tree, its empty leaves included, was chosen without looking at the data.
   - Nothing is published but functions of the noisy counts and what is listed as outside.
   - The random words of this machine cannot be guessed.
@@ -77,21 +106,19 @@ Outside the guarantee:
 """
 
 from gmtree.privacy import testing
-from gmtree.privacy._conversion import zcdp_delta, zcdp_epsilon
-from gmtree.privacy.ledger import (
-    Allocation,
-    Ledger,
-    Level,
-    LevelAccount,
-    allocate,
-    privacy_loss,
-)
-from gmtree.privacy.noise import discrete_gaussian, discrete_laplace
+from gmtree.privacy.allocation import LEAVES_FROM_RECORDS, Allocation, allocate, privacy_loss
+from gmtree.privacy.bootstrap import BootstrapErrors
+from gmtree.privacy.conversion import zcdp_delta, zcdp_epsilon
+from gmtree.privacy.invariants import Level
+from gmtree.privacy.ledger import Ledger, LevelAccount
 from gmtree.privacy.planning import LevelError, Plan, optimal_shares, plan
 from gmtree.privacy.release import Release, release
+from gmtree.privacy.sampling.noise import discrete_gaussian, discrete_laplace
 
 __all__ = [
+    "LEAVES_FROM_RECORDS",
     "Allocation",
+    "BootstrapErrors",
     "Ledger",
     "Level",
     "LevelAccount",

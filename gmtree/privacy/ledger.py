@@ -1,35 +1,27 @@
-"""What a release spends: budget, shares of the levels, scales of the noise, and their account.
+"""The account of a release: what was promised, how it was spent, and what is not covered.
 
 Everything is a :class:`fractions.Fraction`. Where a number has to be rounded, the noise is made
-larger and the loss is stated as before, so that the account never understates.
-
-The loss of one measured count that a person changes by 1 is 1 / scale in epsilon (discrete
-Laplace noise) and 1 / (2 sigma^2) in rho (discrete Gaussian noise; Laplace noise of that scale
-loses no more). Losses of different counts add up. Which counts a person can change depends on
-the tree: see :func:`allocate`.
+larger and the loss is stated as before, so that the account never understates; what is printed
+is rounded up, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any, NoReturn
 
 from gmtree import _validate as check
-from gmtree.privacy._conversion import zcdp_epsilon
-from gmtree.privacy._rational import positive, rational, round_up, sqrt_up
-from gmtree.privacy._text import short, table
-from gmtree.privacy._worst_case import whole_numbers, worst_case
-from gmtree.privacy.noise import LARGEST_SCALE, noise_scale
-from gmtree.tree import Tree
+from gmtree._text import preformatted, short, table
+from gmtree.privacy.budget import MEASURES, MECHANISMS, NEIGHBORS, loss_factor, loss_of_one, one_of
+from gmtree.privacy.conversion import proper_delta, zcdp_epsilon
+from gmtree.privacy.sampling.noise import noise_scale
 
-MEASURES = ("epsilon", "rho")
-NEIGHBORS = ("add_remove", "change_one")
-MECHANISMS = ("discrete_laplace", "discrete_gaussian")
 _FORMAT = "gmtree privacy ledger 1"
+# Amounts as `str` writes a fraction, and no longer than a ledger can make them.
+_STORED_FRACTION = re.compile(r"[0-9]{1,1000}(/[0-9]{1,1000})?")
 
 
 @dataclass(frozen=True)
@@ -68,47 +60,67 @@ class Ledger:
     any set of outcomes, the noisy counts fall into that set with probabilities that differ by a
     factor of at most exp(total) (`measure` epsilon), or have Rényi divergences of each order
     alpha of at most alpha total (`measure` rho: zero-concentrated differential privacy). Whatever
-    is computed from the noisy counts alone is covered too. `assumptions` says when this holds and
-    `invariants` what it does not cover.
+    is computed from the noisy counts alone is covered too. `assumptions` says when this holds;
+    `invariants`, `derived_invariants` and `outside` say what it does not cover.
 
     Attributes
     ----------
     measure : {'epsilon', 'rho'}
     budget, total : Fraction
         What was allowed, and the loss of the person with the largest loss; never above `budget`.
+    total_given_invariants : Fraction or None
+        With invariants, the promise for those who know them. Of all neighbours only those remain
+        that agree on the exact counts: one person's records are added, removed or moved to other
+        leaves in such a way that no exact count changes. This is the largest loss among them,
+        in the same measure; a move changes two paths, so that it can be twice `total`. None
+        without invariants.
     mechanism : {'discrete_laplace', 'discrete_gaussian'}
     neighbors : {'add_remove', 'change_one'}
     max_contributions : int
         Most records of one person.
+    max_count : int or None
+        Bound at which the counts of leaves were cut off before noise was added; None with
+        ``neighbors="change_one"``, where no count is cut off.
     levels : tuple of LevelAccount
     invariants : tuple of str
-        What was published exactly, each outside the guarantee.
+        What was published exactly because it was asked for, each outside the guarantee.
+    derived_invariants : tuple of str
+        What is known exactly because it is a sum or a difference of these.
+    outside : tuple of str
+        What else was published about the data without noise, as the caller stated it.
     """
 
     measure: str
     budget: Fraction
     total: Fraction
+    total_given_invariants: Fraction | None
     mechanism: str
     neighbors: str
     max_contributions: int
+    max_count: int | None
     levels: tuple[LevelAccount, ...]
     invariants: tuple[str, ...]
+    derived_invariants: tuple[str, ...]
+    outside: tuple[str, ...]
 
     @property
     def scales(self) -> tuple[Fraction | None, ...]:
         """Scale (or sigma) of the noise per level, the root's first; None if not measured."""
         return tuple(line.scale for line in self.levels)
 
-    def epsilon(self, delta: Any = 0) -> float | Fraction:
+    def epsilon(self, delta: Any = None) -> float | Fraction:
         """The epsilon for which (epsilon, delta)-differential privacy holds.
 
         For an account in epsilon that is `total` whatever delta is; for one in rho, delta must
-        be above 0 and the result is rounded up (see :func:`gmtree.privacy.zcdp_epsilon`).
+        be given, above 0 and below 1, and the result is rounded up (see
+        :func:`gmtree.privacy.zcdp_epsilon`).
         """
+        if delta is not None:
+            proper_delta(delta)
         if self.measure == "epsilon":
             return self.total
-        if rational("delta", delta) <= 0:
-            check.fail("delta", f"must be above 0 for an account in rho, not {delta}.")
+        if delta is None:
+            check.fail("delta", "must be given for an account in rho.")
         return zcdp_epsilon(self.total, delta)
 
     @property
@@ -121,25 +133,36 @@ class Ledger:
             "change_one": f"Neighbouring data differ by {records} of one person, moved to another "
             "leaf. The number of records is public.",
         }[self.neighbors]
-        return (
+        but = ", but for what is listed as outside" if self.outside else ""
+        found = [
             change,
             "A record is counted at one leaf and at all nodes above it.",
-            "The tree, its empty leaves included, was chosen without looking at the data.",
+            f"The tree, its empty leaves included, was chosen without looking at the data{but}.",
             "Nothing is published but functions of the noisy counts and what is listed as outside.",
             "The random words of this machine cannot be guessed.",
             "Nobody observes time, memory or other side effects of the computation.",
-        )
+        ]
+        if self.max_count is not None:
+            found.insert(
+                2,
+                f"Counts of leaves are cut off at {self.max_count:,}; stated errors do not "
+                "include what that takes away.",
+            )
+        return tuple(found)
 
     def to_dict(self) -> dict[str, Any]:
         """The account as text and whole numbers, fit for JSON; see :meth:`from_dict`."""
+        given = self.total_given_invariants
         return {
             "format": _FORMAT,
             "measure": self.measure,
             "budget": str(self.budget),
             "total": str(self.total),
+            "total_given_invariants": None if given is None else str(given),
             "mechanism": self.mechanism,
             "neighbors": self.neighbors,
             "max_contributions": self.max_contributions,
+            "max_count": self.max_count,
             "levels": [
                 {
                     "level": line.level,
@@ -152,360 +175,115 @@ class Ledger:
                 for line in self.levels
             ],
             "invariants": list(self.invariants),
+            "derived_invariants": list(self.derived_invariants),
+            "outside": list(self.outside),
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Ledger:
-        """The account that :meth:`to_dict` wrote; anything else is a ValueError."""
+        """The account that :meth:`to_dict` wrote; anything else is a ValueError.
+
+        Losses are checked against the scales. Whether `total` is the loss of the worst path can
+        be told only together with the tree: :meth:`gmtree.Release.load` does.
+        """
         if not isinstance(data, Mapping) or data.get("format") != _FORMAT:
             check.fail("data", f"must be a ledger in the format {_FORMAT!r}.")
         try:
-            ledger = cls(
-                measure=_one_of("measure", data["measure"], MEASURES),
-                budget=_fraction(data["budget"]),
-                total=_fraction(data["total"]),
-                mechanism=_one_of("mechanism", data["mechanism"], MECHANISMS),
-                neighbors=_one_of("neighbors", data["neighbors"], NEIGHBORS),
-                max_contributions=check.count(
-                    "max_contributions", data["max_contributions"], least=1
-                ),
-                levels=tuple(map(_read_line, data["levels"], range(1, len(data["levels"]) + 1))),
-                invariants=tuple(map(str, data["invariants"])),
-            )
+            ledger = _read(data)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"Argument 'data' must be a whole ledger; {error!r}.") from None
-        if ledger.total > ledger.budget:
-            check.fail("data", "must not spend more than its budget.")
-        times = _times(ledger.measure, ledger.max_contributions)
-        for line in ledger.levels:
-            if line.scale is not None and times * _loss(ledger.measure, line.scale) > line.loss:
-                check.fail("data", f"must not understate a loss; that of level {line.level} is.")
+        _check(ledger)
         return ledger
 
     def __str__(self) -> str:
         return _describe(self)
 
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
+
     def __repr__(self) -> str:
         return (
-            f"Ledger({self.measure}={short(self.total)}, mechanism={self.mechanism!r}, "
+            f"Ledger({self.measure}={short(self.total, up=True)}, mechanism={self.mechanism!r}, "
             f"neighbors={self.neighbors!r}, max_contributions={self.max_contributions}, "
             f"levels={len(self.levels)}, invariants={len(self.invariants)})"
         )
 
 
-# --------------------------------------------------------------------------- allocation
+# --------------------------------------------------------------------------- reading
 
 
-class Allocation(NamedTuple):
-    """Scales of the noise, what is published exactly, and the account.
-
-    Attributes
-    ----------
-    scales : tuple of Fraction or None
-        One per level, the root's first: scale or sigma of the noise of each node that is not
-        exact; None where the level is not measured.
-    exact : array of bool, or None
-        Marks the invariants by node; None if there are none.
-    ledger : Ledger
-    """
-
-    scales: tuple[Fraction | None, ...]
-    exact: np.ndarray | None
-    ledger: Ledger
-
-
-@dataclass(frozen=True)
-class Level:
-    """All nodes of one depth, 1 at the root: for `invariants`.
-
-    Examples
-    --------
-    >>> import gmtree as gm
-    >>> from gmtree import privacy
-    >>> tree = gm.shapes.complete(2, 3)
-    >>> privacy.allocate(tree, epsilon=1, invariants=[privacy.Level(1)]).scales
-    (None, Fraction(2, 1), Fraction(2, 1))
-    """
-
-    depth: int
-
-
-def allocate(
-    tree: Tree,
-    *,
-    epsilon: Any = None,
-    rho: Any = None,
-    level_shares: Sequence[Any] | None = None,
-    neighbors: str = "add_remove",
-    max_contributions: int = 1,
-    invariants: Any = (),
-    mechanism: str | None = None,
-) -> Allocation:
-    r"""Divide a privacy budget among the levels of a tree of counts.
-
-    Of the losses of all nodes whose counts differ between neighbours, the sum for the worst
-    neighbours is computed on this very tree, and the noise is scaled so that it equals the
-    budget. With equal shares and records added or removed, that is Laplace noise of scale
-    ``height / epsilon`` everywhere.
-
-    Parameters
-    ----------
-    tree : Tree
-        Chosen without looking at the data.
-    epsilon : int, Fraction, str or float
-        Budget of pure differential privacy. A float is taken at its exact value.
-    rho : int, Fraction, str or float
-        Budget of zero-concentrated differential privacy; give this or `epsilon`, not both.
-    level_shares : sequence of numbers, optional
-        Relative shares of the levels, one per depth, the root's first; only their ratios matter.
-        A level with share 0 is not measured. Default: all equal.
-    neighbors : {'add_remove', 'change_one'}
-        Whether one person's records are added or removed, which changes the counts on the path
-        to their leaf, or move to another leaf, which changes both paths but not the nodes they
-        share: the root costs nothing, its share is free, and the total is taken as public.
-    max_contributions : int
-        Most records of one person. Takes the loss k times in epsilon, k^2 times in rho.
-    invariants : sequence, optional
-        What is published exactly: node numbers, labels or paths of nodes, names of levels, or
-        :class:`Level`. They get no noise, cost nothing here, and are outside the guarantee,
-        which then speaks of the noisy counts only.
-    mechanism : {'discrete_laplace', 'discrete_gaussian'}, optional
-        Default: Laplace for `epsilon`, Gaussian for `rho`.
-
-    Returns
-    -------
-    Allocation
-        ``scales`` per level, the ``exact`` nodes, and the ``ledger``.
-
-    Examples
-    --------
-    >>> import gmtree as gm
-    >>> from gmtree import privacy
-    >>> tree = gm.shapes.complete(2, 3)
-    >>> scales, _, ledger = privacy.allocate(tree, epsilon=1, level_shares=[1, 1, 2])
-    >>> print(*scales)
-    4 4 2
-    >>> ledger
-    Ledger(epsilon=1, mechanism='discrete_laplace', neighbors='add_remove',
-           max_contributions=1, levels=3, invariants=0)
-    """
-    measure, budget = _budget(epsilon, rho)
-    mechanism = _mechanism(measure, mechanism)
-    _one_of("neighbors", neighbors, NEIGHBORS)
-    most = check.count("max_contributions", max_contributions, least=1)
-    exact, named = find_invariants(tree, invariants)
-    measured = _measured_nodes(tree, exact)
-    # Ratios of whole numbers: what is spent is computed from them without any rounding.
-    weights, _ = whole_numbers(_shares(level_shares, measured))
-    worst = worst_case(tree, [Fraction(w) for w in weights], neighbors, exact)
-    # Where no neighbours differ in what is measured, any noise will do; take that for a path.
-    total_weight = sum(weights)
-    whole = worst or Fraction(total_weight)
-    lines = []
-    for depth, (weight, name) in enumerate(zip(weights, _level_names(tree), strict=True), start=1):
-        share = Fraction(weight, total_weight)
-        loss = weight * budget / whole
-        scale = None if weight == 0 else _scale(measure, loss / _times(measure, most))
-        nodes = measured[depth - 1] if weight else 0
-        lines.append(LevelAccount(depth, name, nodes, share, scale, loss))
-    ledger = Ledger(
-        measure=measure,
-        budget=budget,
-        total=worst * budget / whole,
-        mechanism=mechanism,
-        neighbors=neighbors,
-        max_contributions=most,
-        levels=tuple(lines),
-        invariants=named,
+def _read(data: Mapping[str, Any]) -> Ledger:
+    given, max_count = data["total_given_invariants"], data["max_count"]
+    return Ledger(
+        measure=one_of("measure", data["measure"], MEASURES),
+        budget=_fraction(data["budget"]),
+        total=_fraction(data["total"]),
+        total_given_invariants=None if given is None else _fraction(given),
+        mechanism=one_of("mechanism", data["mechanism"], MECHANISMS),
+        neighbors=one_of("neighbors", data["neighbors"], NEIGHBORS),
+        max_contributions=check.count("max_contributions", data["max_contributions"], least=1),
+        max_count=None if max_count is None else check.count("max_count", max_count, least=1),
+        levels=tuple(map(_read_line, _list(data["levels"]), range(1, len(data["levels"]) + 1))),
+        invariants=tuple(map(_text, _list(data["invariants"]))),
+        derived_invariants=tuple(map(_text, _list(data["derived_invariants"]))),
+        outside=tuple(map(_text, _list(data["outside"]))),
     )
-    return Allocation(ledger.scales, exact, ledger)
-
-
-def privacy_loss(
-    tree: Tree,
-    scales: Sequence[Any],
-    *,
-    measure: str = "epsilon",
-    neighbors: str = "add_remove",
-    max_contributions: int = 1,
-    invariants: Any = (),
-) -> Fraction:
-    """The loss of noise with given scales, for the worst neighbours.
-
-    Never understated: exact where the losses have few digits, else too large by up to 2^-60 of it.
-
-    Parameters
-    ----------
-    tree : Tree
-    scales : sequence of numbers or None
-        One per level, the root's first: scale of discrete Laplace noise, or sigma of discrete
-        Gaussian noise (`measure` rho only); None for a level that is not measured.
-    measure : {'epsilon', 'rho'}
-    neighbors, max_contributions, invariants
-        As in :func:`allocate`.
-
-    Examples
-    --------
-    >>> import gmtree as gm
-    >>> from gmtree import privacy
-    >>> privacy.privacy_loss(gm.shapes.complete(2, 3), [3, 3, 3])
-    Fraction(1, 1)
-    >>> privacy.privacy_loss(gm.shapes.complete(2, 3), [3, 3, 3], neighbors="change_one")
-    Fraction(4, 3)
-    """
-    _one_of("measure", measure, MEASURES)
-    _one_of("neighbors", neighbors, NEIGHBORS)
-    most = check.count("max_contributions", max_contributions, least=1)
-    if len(scales) != tree.height:
-        check.fail("scales", f"must have one entry per level ({tree.height}), not {len(scales)}.")
-    exact, _ = find_invariants(tree, invariants)
-    losses = [
-        Fraction(0) if s is None else _loss(measure, noise_scale("scales", s)) for s in scales
-    ]
-    return _times(measure, most) * worst_case(tree, losses, neighbors, exact)
-
-
-def _loss(measure: str, scale: Fraction) -> Fraction:
-    """Loss of one count that changes by 1."""
-    return 1 / scale if measure == "epsilon" else 1 / (2 * scale**2)
-
-
-def _scale(measure: str, loss: Fraction) -> Fraction:
-    """The smallest scale with few digits whose loss is at most `loss`."""
-    scale = round_up(1 / loss) if measure == "epsilon" else sqrt_up(1 / (2 * loss))
-    if scale > LARGEST_SCALE:
-        check.fail(measure, "must be larger: a level would get noise of a scale above 2^56.")
-    return scale
-
-
-def _times(measure: str, contributions: int) -> int:
-    """How much more a person loses who changes each count by `contributions`."""
-    return contributions if measure == "epsilon" else contributions**2
-
-
-# --------------------------------------------------------------------------- arguments
-
-
-def _one_of(argument: str, value: Any, known: tuple[str, ...]) -> str:
-    if value not in known:
-        names = " or ".join(repr(name) for name in known)
-        check.fail(argument, f"must be {names}, not {value!r}.")
-    return value
-
-
-def _budget(epsilon: Any, rho: Any) -> tuple[str, Fraction]:
-    if (epsilon is None) == (rho is None):
-        given = "neither" if epsilon is None else "both"
-        check.fail("epsilon", f"or argument 'rho' must be given, not {given}.")
-    if rho is None:
-        return "epsilon", positive("epsilon", epsilon)
-    return "rho", positive("rho", rho)
-
-
-def _mechanism(measure: str, mechanism: str | None) -> str:
-    if mechanism is None:
-        return "discrete_laplace" if measure == "epsilon" else "discrete_gaussian"
-    _one_of("mechanism", mechanism, MECHANISMS)
-    if (measure, mechanism) == ("epsilon", "discrete_gaussian"):
-        check.fail(
-            "mechanism",
-            "must be 'discrete_laplace' for a budget in epsilon: Gaussian "
-            "noise has no finite epsilon, give a budget in rho.",
-        )
-    return mechanism
-
-
-def _shares(level_shares: Sequence[Any] | None, measured: list[int]) -> list[Fraction]:
-    """Relative shares, 0 where no node is left to measure."""
-    height = len(measured)
-    if level_shares is None:
-        given = [Fraction(1)] * height
-    else:
-        if isinstance(level_shares, (str, bytes)) or not hasattr(level_shares, "__iter__"):
-            check.fail_type("level_shares", f"must be a sequence of numbers, not {level_shares!r}.")
-        given = [rational("level_shares", x) for x in level_shares]
-        if len(given) != height:
-            check.fail(
-                "level_shares", f"must have one share per level ({height}), not {len(given)}."
-            )
-        for depth, share in enumerate(given, start=1):
-            if share < 0:
-                check.fail("level_shares", f"must not be negative; level {depth} has {share}.")
-    shares = [share if count else Fraction(0) for share, count in zip(given, measured, strict=True)]
-    if not any(shares):
-        check.fail("level_shares", "must leave a level to measure: all shares are 0 or exact.")
-    return shares
-
-
-def _level_names(tree: Tree) -> list[str | None]:
-    """Names by depth; a root put above the first named level has none."""
-    names = tree.level_names or ()
-    return [None] * (tree.height - len(names)) + list(names)
-
-
-def _measured_nodes(tree: Tree, exact: np.ndarray | None) -> list[int]:
-    """Number of nodes per level that are not exact."""
-    if exact is None and tree._has_even_depth():
-        return np.diff(tree._level_start).tolist()
-    depth = tree.depth if exact is None else tree.depth[~exact]
-    return np.bincount(depth, minlength=tree.height + 1)[1:].tolist()
-
-
-def find_invariants(tree: Tree, invariants: Any) -> tuple[np.ndarray | None, tuple[str, ...]]:
-    """The nodes to be published exactly, as a mask (None if none), and their names."""
-    if isinstance(invariants, (str, bytes, Level)) or not hasattr(invariants, "__iter__"):
-        check.fail_type("invariants", f"must be a sequence of nodes or levels, not {invariants!r}.")
-    exact = np.zeros(tree.n, bool)
-    named: list[str] = []
-    names = _level_names(tree)
-    for given in invariants:
-        by_name = isinstance(given, str) and given in names
-        item = Level(names.index(given) + 1) if by_name else given
-        if isinstance(item, Level):
-            if check.count("invariants", item.depth, least=1) > tree.height:
-                check.fail("invariants", f"must name levels up to {tree.height}, not {item.depth}.")
-            exact |= tree.depth == item.depth
-            name = names[item.depth - 1]
-            named.append(f"level {item.depth}" + ("" if name is None else f" ({name})"))
-            continue
-        if isinstance(item, (int, np.integer)) and not isinstance(item, bool):
-            i = check.node_number("invariants", item, tree.n)
-        else:
-            try:
-                i = tree.node(item)
-            except ValueError:
-                check.fail("invariants", f"must name nodes or levels of the tree, not {item!r}.")
-        exact[i] = True
-        named.append(f"node {i}" + ("" if tree.labels is None else f" {tree.path(i)!r}"))
-    if not named:
-        return None, ()
-    exact.flags.writeable = False
-    return exact, tuple(dict.fromkeys(named))
-
-
-# --------------------------------------------------------------------------- text
-
-
-def _fraction(text: Any) -> Fraction:
-    if not isinstance(text, str):
-        raise TypeError(f"{text!r} is no fraction")
-    value = rational("data", text)
-    if value < 0:
-        check.fail("data", f"must hold no negative amounts, not {text}.")
-    return value
 
 
 def _read_line(line: Mapping[str, Any], level: int) -> LevelAccount:
     if line["level"] != level:
         check.fail("data", f"must list the levels in order; level {level} is missing.")
+    scale = line["scale"]
     return LevelAccount(
         level=level,
-        name=None if line["name"] is None else str(line["name"]),
+        name=None if line["name"] is None else _text(line["name"]),
         nodes=check.count("nodes", line["nodes"], least=0),
         share=_fraction(line["share"]),
-        scale=None if line["scale"] is None else _fraction(line["scale"]),
+        scale=None if scale is None else noise_scale("data", _fraction(scale)),
         loss=_fraction(line["loss"]),
     )
+
+
+def _fraction(text: Any) -> Fraction:
+    # No powers of ten: "1e999999999" would be computed for hours.
+    if not _STORED_FRACTION.fullmatch(_text(text)):
+        check.fail("data", f"must hold amounts such as '1/3', not {text[:20]!r}.")
+    try:
+        return Fraction(text)
+    except ZeroDivisionError:
+        check.fail("data", f"must hold amounts such as '1/3', not {text[:20]!r}.")
+
+
+def _text(x: Any) -> str:
+    return x if isinstance(x, str) else _refuse(x, "text")
+
+
+def _list(x: Any) -> Iterable[Any]:
+    return x if isinstance(x, (list, tuple)) else _refuse(x, "a list")
+
+
+def _refuse(x: Any, what: str) -> NoReturn:
+    raise TypeError(f"{x!r} is not {what}")
+
+
+def _check(ledger: Ledger) -> None:
+    """Refuse an account that contradicts itself or understates the loss of a level."""
+    if ledger.total > ledger.budget:
+        check.fail("data", "must not spend more than its budget.")
+    if (ledger.total_given_invariants is None) != (not ledger.invariants):
+        check.fail("data", "must state the loss given the invariants where there are any.")
+    if (ledger.max_count is None) != (ledger.neighbors == "change_one"):
+        check.fail("data", "must state at what counts are cut off, if they are.")
+    if (ledger.measure, ledger.mechanism) == ("epsilon", "discrete_gaussian"):
+        check.fail("data", "must not claim a finite epsilon for Gaussian noise.")
+    times = loss_factor(ledger.measure, ledger.max_contributions)
+    for line in ledger.levels:
+        one = 0 if line.scale is None else loss_of_one(ledger.measure, line.scale)
+        if times * one > line.loss:
+            check.fail("data", f"must not understate a loss; that of level {line.level} is.")
+
+
+# --------------------------------------------------------------------------- text
 
 
 _TITLES = {
@@ -532,24 +310,38 @@ def _describe(ledger: Ledger) -> str:
             f"{x.nodes:,}",
             short(x.share),
             short(x.scale),
-            short(x.loss),
+            short(x.loss, up=True),
         )
         for x in ledger.levels
     ]
-    outside = [f"  - {name}: published exactly" for name in ledger.invariants[:_SHOWN]]
-    if len(ledger.invariants) > _SHOWN:
-        outside.append(f"  - and {len(ledger.invariants) - _SHOWN} more")
+    total = short(ledger.total, up=True)
+    sums = [f"  total ({_SUMS[ledger.neighbors]}): {total}"]
+    if ledger.total_given_invariants is not None:
+        given = short(ledger.total_given_invariants, up=True)
+        sums.append(f"  total if no exact count changes (records moved, too): {given}")
+    outside = [
+        *_first(f"{name}: published exactly" for name in ledger.invariants),
+        *_first(f"{name}: follows from what is exact" for name in ledger.derived_invariants),
+        *_first(ledger.outside),
+    ]
     return "\n".join(
         [
-            f"Privacy ledger: {_TITLES[ledger.measure]} = {short(ledger.total)}",
-            f"{noise} noise; budget {short(ledger.budget)}",
+            f"Privacy ledger: {_TITLES[ledger.measure]} = {total}",
+            f"{noise} noise; budget {short(ledger.budget, up=True)}",
             "",
             *table(rows),
-            f"  total ({_SUMS[ledger.neighbors]}): {short(ledger.total)}",
+            *sums,
             "",
             "Assumes:",
             *(f"  - {text}" for text in ledger.assumptions),
             "Outside the guarantee:",
-            *(outside or ["  - nothing"]),
+            *(f"  - {text}" for text in outside or ["nothing"]),
         ]
     )
+
+
+def _first(texts: Iterable[str]) -> list[str]:
+    """The first few, and how many more there are."""
+    found = list(texts)
+    more = len(found) - _SHOWN
+    return found if more <= 0 else [*found[:_SHOWN], f"and {more:,} more"]

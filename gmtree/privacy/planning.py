@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from gmtree import _validate as check
+from gmtree._text import preformatted, short, table
 from gmtree.consistency import Consistency
-from gmtree.privacy._moments import measurement_cumulants, noise_moments
-from gmtree.privacy._text import short, table
-from gmtree.privacy.ledger import Ledger, allocate
+from gmtree.privacy.allocation import divide
+from gmtree.privacy.budget import Budget
+from gmtree.privacy.cumulants import measurement_cumulants, noise_moments
+from gmtree.privacy.ledger import Ledger
 from gmtree.tree import Tree
 
 # More levels than this have shares too small to tell apart.
@@ -40,7 +42,8 @@ class LevelError:
         Standard deviation of that noise.
     std_error : float
         Root mean square of the standard errors of the level's nodes, after all levels were made
-        consistent: 0 if all are exact, inf if some are only known together with others.
+        consistent (and before any is kept from being negative): 0 if all are exact, inf if some
+        are only known together with others.
     """
 
     level: int
@@ -98,10 +101,19 @@ class Plan:
             )
             for x in self.levels
         ]
-        spent = f"{self.ledger.measure} = {short(self.ledger.total)}"
+        spent = f"{self.ledger.measure} = {short(self.ledger.total, up=True)}"
         return "\n".join([f"Expected error by level, {spent}", *table(rows)])
 
     __repr__ = __str__
+
+    def plot(self, *, unit: str = "records", ax: Any = None) -> Any:
+        """Draw the errors by level; returns matplotlib Axes."""
+        from gmtree import plot
+
+        return plot.error_by_level(self, unit=unit, ax=ax)
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
 
 
 def plan(
@@ -114,12 +126,16 @@ def plan(
     max_contributions: int = 1,
     invariants: Any = (),
     mechanism: str | None = None,
+    max_count: int | None = None,
+    outside: Sequence[str] = (),
     threads: int | None = None,
 ) -> Plan:
     """The error a release will have at every level, without any data.
 
-    Takes the same arguments as :func:`release`. The errors are exact: standard errors do not
-    depend on the counts (with `nonnegative` they do, and are smaller).
+    Takes the same arguments as :func:`release`. The errors are exact and do not depend on the
+    counts. They are those of the unbiased estimate (``release.estimate``): values that are kept
+    from being negative (`nonnegative`) have other errors, which depend on the counts and can be
+    smaller or larger; :meth:`Release.bootstrap` estimates them.
 
     Examples
     --------
@@ -132,8 +148,7 @@ def plan(
       3        100    1/4  5.642      5.129
       4      1,000    1/4  5.642      5.377
     """
-    _, exact, ledger = allocate(
-        tree,
+    budget = Budget.of(
         epsilon=epsilon,
         rho=rho,
         level_shares=level_shares,
@@ -141,8 +156,11 @@ def plan(
         max_contributions=max_contributions,
         invariants=invariants,
         mechanism=mechanism,
+        max_count=max_count,
+        outside=outside,
     )
-    post = Consistency(tree, measurement_cumulants(tree, ledger, exact)[0], threads)
+    _, exact, ledger = divide(tree, budget)
+    post = Consistency(tree, {"node": measurement_cumulants(tree, ledger, exact)[0]}, threads)
     return Plan.of(tree, ledger, post.node_variance())
 
 
@@ -200,37 +218,35 @@ def optimal_shares(
     >>> gm.plan(tree, epsilon=1, level_shares=shares).std_error.round(1)
     array([25.3,  8. ,  4.9,  1.6])
     """
-    from gmtree.privacy import _optimal
+    from gmtree.privacy import optimal
 
-    if isinstance(tree, Tree) and tree.height > _MOST_LEVELS:
+    check.instance("tree", tree, Tree)
+    if tree.height > _MOST_LEVELS:
         check.fail("tree", f"must have at most {_MOST_LEVELS} levels, not {tree.height}.")
-    if epsilon is None and rho is None:
-        given: dict[str, Any] = {"epsilon": 1}
-    else:
-        given = {"epsilon": epsilon, "rho": rho}
-    _, exact, ledger = allocate(
-        tree,
-        **given,
+    is_large = epsilon is None and rho is None
+    budget = Budget.of(
+        epsilon=1 if is_large else epsilon,
+        rho=rho,
         neighbors=neighbors,
         max_contributions=max_contributions,
         invariants=invariants,
         mechanism=mechanism,
     )
-    times = max_contributions if ledger.measure == "epsilon" else max_contributions**2
-    if ledger.measure == "epsilon":
-        variances = _optimal.laplace_variances(exact=epsilon is not None)
-    elif ledger.mechanism == "discrete_laplace":
-        variances = _optimal.laplace_variances_zcdp
+    exact = divide(tree, budget).exact
+    if budget.measure == "epsilon":
+        variances = optimal.laplace_variances(exact=not is_large)
+    elif budget.mechanism == "discrete_laplace":
+        variances = optimal.laplace_variances_zcdp
     else:
-        variances = _optimal.gaussian_variances
-    classes = _optimal.Classes.of(tree, exact)
-    problem = _optimal.Problem(
+        variances = optimal.gaussian_variances
+    classes = optimal.Classes.of(tree, exact)
+    problem = optimal.Problem(
         classes,
         _class_weights(tree, classes.level, classes.leaf, objective),
         variances,
-        neighbors,
-        float(ledger.budget) / times,
-        convex=ledger.mechanism == "discrete_gaussian",
+        budget.neighbors,
+        float(budget.amount / budget.times),
+        convex=budget.mechanism == "discrete_gaussian",
     )
     losses = problem.best_losses()
     return tuple(float(f"{x:.3e}") for x in losses / losses.sum())
@@ -242,6 +258,7 @@ def _class_weights(tree: Tree, level: np.ndarray, leaf: np.ndarray, objective: A
         if objective not in ("nodes", "leaves"):
             check.fail("objective", f"must be 'nodes', 'leaves' or weights, not {objective!r}.")
         return (leaf if objective == "leaves" else np.ones(level.size)) / tree.n
+    check.refuse_labels("objective", objective)
     a = check.array("objective", objective)
     if a.dtype.kind not in "iuf":
         check.fail_type("objective", f"must be a name or hold numbers, not dtype {a.dtype}.")

@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from gmtree.privacy.noise import draw
+from gmtree import _validate as check
+from gmtree.privacy.sampling.noise import draw, shape_of
 
 
 class SeededWords:
     """Reproducible random words, the same on every machine. Not private."""
 
     def __init__(self, seed: Any):
-        self._rng = np.random.default_rng(seed)
+        self._rng = check.generator("seed", seed)
 
     def take(self, count: int, dtype: Any) -> np.ndarray:
         """The next `count` words of an unsigned type."""
@@ -80,4 +81,12 @@ def continuous_laplace(scale: Any, size: Any, seed: Any) -> np.ndarray:
     >>> testing.continuous_laplace(8.0, 3, seed=1).round(2)
     array([ 0.19, 18.5 , -9.95])
     """
-    return np.random.default_rng(seed).laplace(0.0, scale, size)
+    shape = shape_of(size)
+    scales = check.reals("scale", scale)
+    if not np.all(scales >= 0):
+        check.fail("scale", "must not be negative or NaN.")
+    try:
+        np.broadcast_to(scales, shape)
+    except ValueError:
+        check.fail("scale", f"must fit the shape {shape} of the result, not {scales.shape}.")
+    return check.generator("seed", seed).laplace(0.0, scales, shape)

@@ -1,0 +1,89 @@
+"""What the benchmarks share: sizes, trees and measurements.
+
+asv runs the benchmarks of today against the package of any commit. They therefore use public
+names of gmtree only, and a benchmark of something that an older package does not have raises
+NotImplementedError in its `setup`, which asv takes as "skip" (see `need`).
+
+The environment variable ``GMTREE_BENCH_NODES`` sets the sizes of trees, such as ``10000`` or
+``100000,1000000``.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+import gmtree as gm
+
+NODES = tuple(int(x) for x in os.environ.get("GMTREE_BENCH_NODES", "100000,1000000").split(","))
+LARGEST = NODES[-1:]
+
+# Families of 2, 3, 4 and 5 at 40, 30, 20 and 10 % have 3 on average, and 1 + 1/3 + 1/9 + ... = 1.5.
+GROUPED_NODES_PER_LEAF = 1.5
+
+MAKE = {
+    "census": lambda nodes: gm.datasets.census2010(nodes=nodes).tree,
+    "binary": lambda nodes: gm.shapes.complete(2, max(2, round(float(np.log2(nodes + 1))))),
+    "grouped": lambda nodes: gm.shapes.grouped(round(nodes / GROUPED_NODES_PER_LEAF), rng=1),
+    "chain": gm.shapes.chain,
+    "star": gm.shapes.star,
+    "caterpillar": gm.shapes.caterpillar,
+    "random": lambda nodes: gm.shapes.random_recursive(nodes, rng=1),
+}
+
+# The three that resemble large data, and with them two extremes.
+LARGE = ("census", "binary", "grouped")
+SHAPES = (*LARGE, "chain", "star")
+
+# Each benchmark runs in a fork of the process that imports this: let that one start the compiler.
+gm.consistent(gm.shapes.star(3), [1.0, 2.0, 3.0])
+
+
+def need(owner: Any, name: str) -> Any:
+    """An attribute of the package under test; asv skips the benchmark if it has none."""
+    try:
+        return getattr(owner, name)
+    except AttributeError:
+        raise NotImplementedError(f"this version has no {name!r}") from None
+
+
+def make(shape: str, nodes: int) -> gm.Tree:
+    """A tree of about so many nodes."""
+    return MAKE[shape](nodes)
+
+
+def shuffled(tree: gm.Tree) -> np.ndarray:
+    """Parents of the same tree, nodes numbered at random."""
+    number = np.random.default_rng(2).permutation(tree.n).astype(tree.parent.dtype)
+    return renumbered(tree.parent, number)
+
+
+def depth_first(tree: gm.Tree) -> np.ndarray:
+    """Parents of the same tree, nodes numbered as a walk meets them: parents first."""
+    size = tree.subtree_size.astype(np.int64)
+    # Each node comes after its parent and after all nodes below its earlier siblings.
+    siblings = np.argsort(tree.parent, kind="stable")
+    before = np.cumsum(size[siblings]) - size[siblings]
+    is_first = np.diff(tree.parent[siblings], prepend=-2) != 0
+    before -= np.maximum.accumulate(np.where(is_first, before, 0))
+    step = np.empty(tree.n, dtype=np.int64)
+    step[siblings] = before + 1
+    step[tree.root] = 0
+    number = gm.GenerationMatrix(tree).solve(step)
+    return renumbered(tree.parent, number.astype(tree.parent.dtype))
+
+
+def renumbered(parent: np.ndarray, number: np.ndarray) -> np.ndarray:
+    """Parents of the same tree when node i is called ``number[i]``."""
+    renamed = np.empty_like(parent)
+    renamed[number] = np.where(parent < 0, -1, number[parent])
+    return renamed
+
+
+def measurements(tree: gm.Tree) -> np.ndarray:
+    """Counts with noise, some of them negative."""
+    rng = np.random.default_rng(3)
+    truth = tree.aggregate(rng.poisson(5.0, tree.n_leaves)).astype(np.float64)
+    return truth + rng.laplace(0.0, min(tree.height, 64), tree.n)

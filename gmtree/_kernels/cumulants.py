@@ -1,0 +1,239 @@
+"""Fourth cumulants of consistent values, exactly: how far from normal their errors are.
+
+Cumulants of independent variables add up, and a factor w takes the fourth one w^4 times. So what
+is needed is a recursion in which everything is a sum of independent parts: the noise at and below
+a node, and the noise elsewhere.
+
+Arrays are by position, and as in `gmtree._kernels.projection`. ``kappa`` holds the fourth cumulant
+of each measurement's noise, or is None where all are equal (and count as one); then so do the
+variances.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gmtree._kernels._jit import kernel
+from gmtree._kernels._shared import ONE, at, share, weights
+
+
+@kernel
+def _noise(kappa, r):
+    return 1.0 if kappa is None else kappa[r]
+
+
+@kernel
+def _fourth(x):
+    return (x * x) * (x * x)
+
+
+@kernel
+def collect(parent, s, t, kappa, below, inside, start, stop):
+    """Z_i = g^4 kappa_i + h^4 sum of Z_c: fourth cumulants of what is known from below.
+
+    Z goes into `below`, the sums over children into `inside`, which holds zeros on entry;
+    children before parents.
+    """
+    r = np.uint64(stop)
+    while r > np.uint64(start):
+        r -= ONE
+        z = _noise(kappa, r)
+        if r < t.size:
+            g, h, _ = weights(s, t, r)
+            z = _fourth(g) * z + _fourth(h) * inside[r]
+        below[r] = z
+        if r > np.uint64(0):
+            inside[parent[r]] += z
+
+
+@kernel
+def spread_root(s, t, kappa, lean, outside):
+    """lean = h and outside = g^4 kappa at the root."""
+    r = np.uint64(0)
+    g, h, _ = weights(s, t, r)
+    lean[r] = h
+    outside[r] = _fourth(g) * _noise(kappa, r)
+
+
+@kernel
+def spread(parent, q, s, t, kappa, below, inside, lean, outside, start, stop):
+    """Fourth cumulants of the consistent values, in place of Z in `below`.
+
+    The final value of c below p is ``z_c + k (x_p - b_p)``, and x_p is `lean_p` times b_p plus
+    what does not come through the children. So z_c has weight ``1 + k (lean_p - 1)`` in x_c, its
+    siblings ``k (lean_p - 1)``, and the noise outside p has k times its weight in x_p.
+    """
+    for r in range(np.uint64(start), np.uint64(stop)):
+        p = parent[r]
+        k = share(q, s, t, r, p)
+        step = k * (lean[p] - 1.0)
+        elsewhere = _fourth(step) * max(inside[p] - below[r], 0.0) + _fourth(k) * outside[p]
+        below[r] = _fourth(1.0 + step) * below[r] + elsewhere
+        if r < t.size:
+            g, h, _ = weights(s, t, r)
+            lean[r] = h * (1.0 + step)
+            outside[r] = _fourth(g * (1.0 + step)) * _noise(kappa, r) + elsewhere
+
+
+# --------------------------------------------------------------------------- sums over ranges
+
+
+@kernel
+def family_sums(start, child, rank, x, sums):
+    """Running sums of x along each list of children; x by position, lists by node."""
+    for i in range(np.uint64(start.size - 1)):
+        total = 0.0
+        for k in range(np.uint64(start[i]), np.uint64(start[i + ONE])):
+            total += x[at(rank, child[k])]
+            sums[k] = total
+
+
+@kernel
+def _stretch(sums, begin, first, stop):
+    """The sum over places `first` to ``stop - 1`` of the list that begins at `begin`."""
+    if first >= stop:
+        return 0.0
+    return max(sums[stop - ONE] - (sums[first - ONE] if first > begin else 0.0), 0.0)
+
+
+class Climb(NamedTuple):
+    """The tree, the weights and the noise, as sums over ranges take them.
+
+    `start` and `place` are those of the tree's lists of children, by node; `shares` and `fourths`
+    are running sums of k and of Z along the lists.
+    """
+
+    parent: Any
+    order: Any
+    rank: Any
+    q: Any
+    s: Any
+    t: Any
+    kappa: Any
+    below: Any
+    start: Any
+    place: Any
+    shares: Any
+    fourths: Any
+
+
+@kernel
+def shares(parent, q, s, t, out):
+    """k of all nodes; that of the root is 0."""
+    out[0] = 0.0
+    for r in range(ONE, np.uint64(parent.size)):
+        out[r] = share(q, s, t, r, parent[r])
+
+
+@kernel
+def _beside(sums, tree, i, c, left, right):
+    """Running sums over the siblings left and right of c, times `left` and `right`."""
+    total = 0.0
+    if left != 0.0:
+        total += left * _stretch(sums, tree.start[i], tree.start[i], tree.place[c])
+    if right != 0.0:
+        total += right * _stretch(sums, tree.start[i], tree.place[c] + ONE, tree.start[i + ONE])
+    return total
+
+
+@kernel
+def _step_up(tree, c, weight, left, right):
+    """W of the parent, where siblings left and right of c have weights `left` and `right`."""
+    r = at(tree.rank, c)
+    p = np.uint64(tree.parent[r])
+    own = weight * share(tree.q, tree.s, tree.t, r, p)
+    return own + _beside(tree.shares, tree, np.uint64(at(tree.order, p)), c, left, right)
+
+
+@kernel
+def _own(tree, i, e, w):
+    """Fourth cumulant of i's own noise with weight e on z_i, and what of e - W reaches below."""
+    r = at(tree.rank, i)
+    g, h, _ = weights(tree.s, tree.t, r)
+    return _fourth(g * e) * _noise(tree.kappa, r), h * e - w
+
+
+@kernel
+def _descend(tree, i, e, w, path, weight, size, left, right):
+    """Down a path from i, whose z has weight e: fourth cumulants beside it, and e at its end."""
+    total = 0.0
+    j = size
+    while j > np.uint64(0):
+        j -= ONE
+        c = np.uint64(path[j])
+        fourth, base = _own(tree, i, e, w)
+        beside_left, beside_right = _fourth(base + left), _fourth(base + right)
+        total += fourth + _beside(tree.fourths, tree, i, c, beside_left, beside_right)
+        w = weight[j]
+        e = base + w
+        i = c
+    return total, i, e, w
+
+
+@kernel
+def range_fourths(tree, leaves, ranges, path, weight, out):
+    """Fourth cumulants of sums over ranges of leaves.
+
+    Upward, from both ends: the sum is ``W_u x_u + sum over children of (w_c - W_u) z_c`` plus the
+    like further down, with ``W_u = sum k_c w_c``. Downward then the weight e of each z in all of
+    it: ``e_c = w_c - W_u + h_u e_u``. Children off the two paths have weights w of 1 or 0.
+
+    `path` and `weight` have three rows to note the nodes of the paths and their weights: from the
+    first leaf and from the last to below where they meet, and from there to below the root.
+    """
+    none = np.uint64(0)
+    for m in range(np.uint64(out.size)):
+        a = np.uint64(leaves[ranges[m, 0]])
+        b = np.uint64(leaves[ranges[m, 1] - 1])
+        w_a, w_b = 1.0, 1.0
+        n_a, n_b, n_top = none, none, none
+        while a != b:
+            r_a = np.uint64(tree.parent[at(tree.rank, a)])
+            r_b = np.uint64(tree.parent[at(tree.rank, b)])
+            # The parent with the larger position is not the one where the paths meet.
+            if r_a >= r_b:
+                path[0, n_a], weight[0, n_a] = a, w_a
+                n_a += ONE
+            if r_b >= r_a:
+                path[1, n_b], weight[1, n_b] = b, w_b
+                n_b += ONE
+            if r_a == r_b:
+                w_a = _step_up(tree, a, w_a, 0.0, 0.0) + _step_up(tree, b, w_b, 0.0, 0.0)
+                between = tree.place[a] + ONE
+                a = np.uint64(at(tree.order, r_a))
+                w_a += _stretch(tree.shares, tree.start[a], between, tree.place[b])
+                b = a
+            elif r_a > r_b:
+                w_a = _step_up(tree, a, w_a, 0.0, 1.0)
+                a = np.uint64(at(tree.order, r_a))
+            else:
+                w_b = _step_up(tree, b, w_b, 1.0, 0.0)
+                b = np.uint64(at(tree.order, r_b))
+        while at(tree.rank, a) > none:
+            path[2, n_top], weight[2, n_top] = a, w_a
+            n_top += ONE
+            w_a = _step_up(tree, a, w_a, 0.0, 0.0)
+            a = np.uint64(at(tree.order, tree.parent[at(tree.rank, a)]))
+        total, i, e, w = _descend(tree, a, w_a, w_a, path[2], weight[2], n_top, 0.0, 0.0)
+        if n_a == none:
+            # A single leaf.
+            out[m] = total + _fourth(e) * tree.below[at(tree.rank, i)]
+            continue
+        a = np.uint64(path[0, n_a - ONE])
+        b = np.uint64(path[1, n_b - ONE])
+        fourth, base = _own(tree, i, e, w)
+        out_in = _fourth(base)
+        total += fourth + _beside(tree.fourths, tree, i, a, out_in, 0.0)
+        total += _beside(tree.fourths, tree, i, b, 0.0, out_in)
+        between = _stretch(tree.fourths, tree.start[i], tree.place[a] + ONE, tree.place[b])
+        total += _fourth(base + 1.0) * between
+        for side in range(2):
+            size = (n_a, n_b)[side] - ONE
+            w = weight[side, size]
+            left, right = float(side), 1.0 - side
+            top = np.uint64(path[side, size])
+            part, i, e, _ = _descend(
+                tree, top, base + w, w, path[side], weight[side], size, left, right
+            )
+            total += part + _fourth(e) * tree.below[at(tree.rank, i)]
+        out[m] = total

@@ -1,0 +1,172 @@
+"""Newick text into arrays, in one pass over its bytes."""
+
+import numpy as np
+
+from gmtree._kernels._jit import inlined, kernel
+
+OPEN, CLOSE, COMMA, COLON, SEMICOLON = 40, 41, 44, 58, 59
+QUOTE, BRACKET, UNBRACKET = 39, 91, 93
+
+# What `parse` may find wrong; positive numbers are its result.
+UNBALANCED, UNCLOSED, NO_END, COMMENT, QUOTED, TWO_NAMES, NO_LENGTH, MORE = range(-1, -9, -1)
+
+
+@inlined
+def _is_blank(c):
+    return c == 32 or (9 <= c <= 13)
+
+
+@inlined
+def _is_special(c):
+    return c in (OPEN, CLOSE, COMMA, COLON, SEMICOLON, QUOTE, BRACKET) or _is_blank(c)
+
+
+@kernel
+def count_nodes(text):
+    """An upper bound of the number of nodes: one, and one for each comma or opening bracket."""
+    nodes = 1
+    for c in text:
+        nodes += c in (COMMA, OPEN)
+    return nodes
+
+
+@kernel
+def parse(text, parent, start, stop, place, number):
+    """Nodes in the order in which they begin.
+
+    Node i is called text[start[i]:stop[i]], quotes included, and its length is written as text
+    [place[2i]:place[2i + 1]]; where that has few enough digits to be exact in two operations,
+    number[i] is its value, else NaN. All are empty on entry, and parents -1.
+
+    Returns the number of nodes, or what is wrong, and where.
+    """
+    n, k, size = 1, 0, text.size
+    node = np.int64(0)  # the node being described; -1 before it has begun
+    named, below = False, False
+    while k < size:
+        c = text[k]
+        if _is_blank(c):
+            k += 1
+        elif c == BRACKET:
+            depth, begin = 0, k
+            while k < size:
+                depth += text[k] == BRACKET
+                depth -= text[k] == UNBRACKET
+                k += 1
+                if depth == 0:
+                    break
+            if depth > 0:
+                return COMMENT, begin
+        elif c == OPEN:
+            if named or below or place[2 * node + 1] > 0:
+                return TWO_NAMES, k
+            parent[n] = node
+            node = n
+            n += 1
+            k += 1
+        elif c in (COMMA, CLOSE):
+            above = parent[node]
+            if above < 0:
+                return UNBALANCED, k
+            if c == COMMA:
+                parent[n] = above
+                node = n
+                n += 1
+                named = below = False
+            else:
+                node = np.int64(above)
+                named, below = False, True
+            k += 1
+        elif c == SEMICOLON:
+            if parent[node] >= 0:
+                return UNCLOSED, k
+            k += 1
+            # Blanks and comments may follow.
+            while k < size:
+                if text[k] == BRACKET:
+                    while k < size and text[k] != UNBRACKET:
+                        k += 1
+                elif not _is_blank(text[k]):
+                    return MORE, k
+                k += 1
+            return n, k
+        elif c == COLON:
+            k += 1
+            while k < size and (_is_blank(text[k]) or text[k] == BRACKET):
+                if text[k] == BRACKET:
+                    while k < size and text[k] != UNBRACKET:
+                        k += 1
+                k += 1
+            if place[2 * node + 1] > 0 or k >= size or _is_special(text[k]):
+                return NO_LENGTH, k
+            place[2 * node] = k
+            while k < size and not _is_special(text[k]):
+                k += 1
+            place[2 * node + 1] = k
+            number[node] = _number(text, place[2 * node], k)
+        else:
+            if named or place[2 * node + 1] > 0:
+                return TWO_NAMES, k
+            named = True
+            start[node] = k
+            if c == QUOTE:
+                k += 1
+                while k < size:
+                    if text[k] == QUOTE:
+                        if k + 1 < size and text[k + 1] == QUOTE:
+                            k += 1
+                        else:
+                            break
+                    k += 1
+                if k >= size:
+                    return QUOTED, start[node]
+                k += 1
+            else:
+                while k < size and not _is_special(text[k]):
+                    k += 1
+            stop[node] = k
+    return NO_END, k
+
+
+@inlined
+def _number(text, k, end):
+    """A decimal of at most 15 digits and a power of ten up to 22, both exact; else NaN."""
+    negative = text[k] == 45
+    if negative or text[k] == 43:
+        k += 1
+    digits, mantissa, exponent = 0, np.int64(0), 0
+    point = False
+    while k < end:
+        c = text[k]
+        if 48 <= c <= 57:
+            mantissa = 10 * mantissa + (c - 48)
+            digits += 1
+            exponent -= point
+        elif c == 46 and not point:
+            point = True
+        else:
+            break
+        if digits > 15:
+            return np.nan
+        k += 1
+    if digits == 0:
+        return np.nan
+    if k < end and (text[k] == 69 or text[k] == 101):
+        k += 1
+        minus = k < end and text[k] == 45
+        if k < end and (text[k] == 45 or text[k] == 43):
+            k += 1
+        power, first = 0, k
+        while k < end and 48 <= text[k] <= 57 and power < 1000:
+            power = 10 * power + (text[k] - 48)
+            k += 1
+        if k == first:
+            return np.nan
+        exponent += -power if minus else power
+    if k < end or exponent < -22 or exponent > 22:
+        return np.nan
+    scale = 1.0
+    for _ in range(abs(exponent)):
+        scale *= 10.0
+    value = mantissa / scale if exponent < 0 else mantissa * scale
+    return -value if negative else value

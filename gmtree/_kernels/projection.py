@@ -1,0 +1,335 @@
+"""Optimal consistent values: one sweep up, one down.
+
+Node i was measured as ``v_i`` with variance ``s_i``. On the way up each node collects from its
+children ``b_i = sum z_c`` and ``t_i = sum q_c`` and combines that with its own measurement into
+the estimate ``z_i`` with variance ``q_i``; on the way down the difference between a node's
+final value and ``b_i`` is shared among its children in proportion to their ``q_c``.
+
+Arrays ``t`` and ``b`` are by position of internal nodes, ``s`` by position of all nodes, and
+``v`` and ``out`` in the caller's numbering. ``s`` is None where all variances are equal; they
+then count as one. Where nothing is known from below of some node, its q and its parent's t are
+infinite; only then there is an array ``q``, by position of all nodes, which in such families
+holds the fraction that each child takes, and elsewhere the q above.
+
+On the way down, kernels set ``seen[0]`` if a result is larger than ``largest``, the largest
+number that ``out`` can hold, or is not a number.
+"""
+
+import numpy as np
+
+from gmtree._kernels._jit import inlined, kernel
+from gmtree._kernels._shared import ONE, add, at, combine, known, ratio, total_of, weights
+
+# Sums of at least this many siblings that stand in a row are compensated: rounding that is the
+# same for all of them does not average out.
+LONG = np.uint64(128)
+# The same for several columns, which are added up one after the other: as many rows as a
+# processor's cache holds.
+LONG_ROWS = np.uint64(4096)
+
+
+@inlined
+def _combine_again(v, b, q, s, t, r):
+    """(z, q, 1 / t) on the way down."""
+    if s is None:
+        # One division for all three: it is what a sweep over internal nodes waits for.
+        inverse = 1.0 / (t[r] * (1.0 + t[r]))
+        return (v * t[r] + b) * t[r] * inverse, t[r] * t[r] * inverse, (1.0 + t[r]) * inverse
+    gain, carry, variance = weights(s, t, r)
+    return gain * v + carry * b, variance if q is None else q[r], ratio(1.0, t[r])
+
+
+@inlined
+def _stretch_before(parent, r, start, long):
+    """Where the stretch of positions that ends before r begins, and whether it is a long one.
+
+    It is long if it has `long` positions, all of them siblings. Stretches begin at multiples of
+    `long`, so that they do not depend on how threads share a sweep.
+    """
+    last = r - ONE
+    first = max(last - last % long, start)
+    return first, r == first + long and parent[first] == parent[last]
+
+
+# --------------------------------------------------------------------------- stage 1
+
+
+@kernel
+def take_variances(order, variance, smallest, largest, s, seen, start, stop):
+    """Variances by position; sets seen = [invalid, infinite, zero].
+
+    Positive finite variances are valid between `smallest` and `largest`.
+    """
+    usual = True
+    for r in range(np.uint64(start), np.uint64(stop)):
+        own = variance[at(order, r)]
+        s[r] = own
+        usual &= (own >= smallest) & (own <= largest)
+    if usual:
+        return
+    for own in s[start:stop]:
+        if own == np.inf:
+            seen[1] = True
+        elif own == 0.0:
+            seen[2] = True
+        elif not smallest <= own <= largest:
+            seen[0] = True
+
+
+@kernel
+def count_leaves(parent, t, start, stop):
+    """t_parent += 1."""
+    for r in range(np.uint64(start), np.uint64(stop)):
+        t[parent[r]] += 1.0
+
+
+@kernel
+def factor_inner(parent, s, t, start, stop):
+    """t_parent += q_i, children before parents."""
+    r, start = np.uint64(stop), np.uint64(start)
+    while r > start:
+        first, is_long = _stretch_before(parent, r, start, LONG)
+        if is_long:
+            p = parent[first]
+            total, lost = t[p], 0.0
+            while r > start and parent[r - ONE] == p:
+                r -= ONE
+                total, lost = add(total, lost, weights(s, t, r)[2])
+            t[p] = total_of(total, lost)
+        while r > first:
+            r -= ONE
+            t[parent[r]] += weights(s, t, r)[2]
+
+
+@kernel
+def count_undetermined(parent, s, t, count):
+    """count_parent = number of children about which nothing is known from below."""
+    for r in range(ONE, np.uint64(parent.size)):
+        if known(s, t, r) == np.inf:
+            count[parent[r]] += 1.0
+
+
+@kernel
+def split_evenly(parent, s, t, count, q):
+    """Only undetermined children share a difference, evenly: the limit of large variances."""
+    q[0] = known(s, t, np.uint64(0))
+    for r in range(ONE, np.uint64(parent.size)):
+        p = parent[r]
+        q[r] = known(s, t, r)
+        if t[p] == np.inf:
+            q[r] = 1.0 / count[p] if q[r] == np.inf else 0.0
+
+
+# --------------------------------------------------------------------------- stage 2
+
+
+@kernel
+def up_leaves(parent, order, v, b, start, stop):
+    """b_parent += v_i."""
+    r, stop = np.uint64(start), np.uint64(stop)
+    long = LONG if v.ndim == 1 else LONG_ROWS
+    while r < stop:
+        end = min(r - r % long + long, stop)
+        if r + long == end and parent[r] == parent[end - ONE]:
+            p = parent[r]
+            if v.ndim == 1:
+                total, r = _add_family(parent, order, v, r, stop)
+                b[p] += total
+            else:
+                for j in range(v.shape[1]):
+                    total, lost = 0.0, 0.0
+                    for k in range(r, end):
+                        total, lost = add(total, lost, v[at(order, k), j])
+                    b[p, j] += total_of(total, lost)
+                r = end
+        for k in range(r, end):
+            i, p = at(order, k), parent[k]
+            if v.ndim == 1:
+                b[p] += v[i]
+            else:
+                for j in range(v.shape[1]):
+                    b[p, j] += v[i, j]
+        r = max(r, end)
+
+
+@kernel
+def up_leaf_families(parent, order, v, b, start, stop):
+    """`up_leaves` with each family's sum in a register: faster where families are large."""
+    r, stop = np.uint64(start), np.uint64(stop)
+    while r < stop:
+        p = parent[r]
+        total, r = _add_family(parent, order, v, r, stop)
+        b[p] += total
+
+
+@kernel
+def _add_family(parent, order, v, r, stop):
+    """The sum of v over r and its siblings that follow, and where they end; up to `stop`.
+
+    A long sum is put together from short ones; what rounding takes between these is added last.
+    """
+    p = parent[r]
+    total, r = _add_siblings(parent, order, v, r, min(r + LONG, stop))
+    lost = 0.0
+    while r < stop and parent[r] == p:
+        more, r = _add_siblings(parent, order, v, r, min(r + LONG, stop))
+        total, lost = add(total, lost, more)
+    return total_of(total, lost), r
+
+
+@kernel
+def _add_siblings(parent, order, v, r, stop):
+    """The sum of v over r and its siblings that follow, and where they end; up to `stop`."""
+    if parent[stop - ONE] != parent[r]:
+        p, stop = parent[r], r
+        while parent[stop] == p:
+            stop += ONE
+    return _add_all(order, v, r, stop), stop
+
+
+@inlined
+def _add_all(order, v, r, stop):
+    """The sum of v over positions r to ``stop - 1``, in four parts that need not wait in turn."""
+    a = b = c = d = 0.0
+    while r + np.uint64(4) <= stop:
+        a += v[at(order, r)]
+        b += v[at(order, r + ONE)]
+        c += v[at(order, r + np.uint64(2))]
+        d += v[at(order, r + np.uint64(3))]
+        r += np.uint64(4)
+    while r < stop:
+        a += v[at(order, r)]
+        r += ONE
+    return (a + b) + (c + d)
+
+
+@kernel
+def up_inner(parent, order, s, t, v, b, start, stop):
+    """b_parent += z_i, with z_i from v_i and b_i; children before parents."""
+    r, start = np.uint64(stop), np.uint64(start)
+    while r > start:
+        first, is_long = _stretch_before(parent, r, start, LONG if v.ndim == 1 else LONG_ROWS)
+        if is_long:
+            p = parent[first]
+            if v.ndim == 1:
+                total, lost = b[p], 0.0
+                while r > start and parent[r - ONE] == p:
+                    r -= ONE
+                    z = combine(v[at(order, r)], b[r], s, t, r)
+                    total, lost = add(total, lost, z)
+                b[p] = total_of(total, lost)
+            else:
+                for j in range(v.shape[1]):
+                    total, lost = 0.0, 0.0
+                    for k in range(first, r):
+                        z = combine(v[at(order, k), j], b[k, j], s, t, k)
+                        total, lost = add(total, lost, z)
+                    b[p, j] += total_of(total, lost)
+                r = first
+        while r > first:
+            r -= ONE
+            i, p = at(order, r), parent[r]
+            if v.ndim == 1:
+                b[p] += combine(v[i], b[r], s, t, r)
+            else:
+                for j in range(v.shape[1]):
+                    b[p, j] += combine(v[i, j], b[r, j], s, t, r)
+
+
+@kernel
+def root(order, s, t, v, b, out, largest, seen):
+    """x_root = z_root; b_root becomes what its children share."""
+    r = np.uint64(0)
+    i = at(order, r)
+    per_variance = ratio(1.0, t[r])
+    if v.ndim == 1:
+        x = combine(v[i], b[r], s, t, r)
+        seen[0] |= not abs(x) <= largest
+        out[i] = x
+        b[r] = (x - b[r]) * per_variance
+    else:
+        for j in range(v.shape[1]):
+            x = combine(v[i, j], b[r, j], s, t, r)
+            seen[0] |= not abs(x) <= largest
+            out[i, j] = x
+            b[r, j] = (x - b[r, j]) * per_variance
+
+
+@kernel
+def down_inner(parent, order, q, s, t, v, b, out, largest, seen, start, stop):
+    """x_i = z_i + q_i d_parent, then d_i = (x_i - b_i) / t_i in place of b_i.
+
+    Computing z_i again costs less than having kept it. `out` may be `v`.
+    """
+    fits = True
+    for r in range(np.uint64(start), np.uint64(stop)):
+        i, p = at(order, r), parent[r]
+        if v.ndim == 1:
+            z, variance, per_variance = _combine_again(v[i], b[r], q, s, t, r)
+            x = z + variance * b[p]
+            fits &= abs(x) <= largest
+            out[i] = x
+            b[r] = (x - b[r]) * per_variance
+        else:
+            for j in range(v.shape[1]):
+                z, variance, per_variance = _combine_again(v[i, j], b[r, j], q, s, t, r)
+                x = z + variance * b[p, j]
+                fits &= abs(x) <= largest
+                out[i, j] = x
+                b[r, j] = (x - b[r, j]) * per_variance
+    if not fits:
+        seen[0] = True
+
+
+@kernel
+def down_leaves(parent, order, q, v, b, out, largest, seen, start, stop):
+    """x_i = v_i + q_i d_parent. `out` may be `v`."""
+    fits = True
+    for first in range(np.uint64(start), np.uint64(stop), LONG):
+        end = min(first + LONG, np.uint64(stop))
+        if v.ndim == 1 and parent[first] == parent[end - ONE]:
+            # With one parent several children can be done at once.
+            d = b[parent[first]]
+            for r in range(first, end):
+                i = at(order, r)
+                x = v[i] + (d if q is None else q[r] * d)
+                fits &= abs(x) <= largest
+                out[i] = x
+            continue
+        for r in range(first, end):
+            i, p = at(order, r), parent[r]
+            if v.ndim == 1:
+                x = v[i] + (b[p] if q is None else q[r] * b[p])
+                fits &= abs(x) <= largest
+                out[i] = x
+            else:
+                for j in range(v.shape[1]):
+                    x = v[i, j] + (b[p, j] if q is None else q[r] * b[p, j])
+                    fits &= abs(x) <= largest
+                    out[i, j] = x
+    if not fits:
+        seen[0] = True
+
+
+# --------------------------------------------------------------------------- exactly known values
+
+
+@kernel
+def known_sizes(parent, order, s, v, size, fractional):
+    """size_p = sum of |v_c| over the children of each internal node; children before parents.
+
+    A child that is not known exactly counts with its own size, the sum over its children.
+    `fractional` is set where one of the numbers that are added up is not whole. Both hold zeros
+    on entry.
+    """
+    r = np.uint64(parent.size)
+    while r > ONE:
+        r -= ONE
+        p = parent[r]
+        if s[r] == 0.0 or r >= size.size:
+            x = np.float64(v[at(order, r)])
+            size[p] += abs(x)
+            fractional[p] |= x != np.floor(x)
+        else:
+            size[p] += size[r]
+            fractional[p] |= fractional[r]

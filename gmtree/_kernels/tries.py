@@ -1,0 +1,81 @@
+"""Numbering of paths level by level, by hashing; sets of leaves into a tree."""
+
+import numpy as np
+
+from gmtree._kernels._jit import inlined, kernel
+
+
+@inlined
+def _slot(above, code, mask):
+    """Where the search for a pair begins: every bit of both acts on the lowest bits."""
+    h = np.uint64(above) * np.uint64(0x9E3779B97F4A7C15)
+    h ^= np.uint64(code) + np.uint64(0x7F4A7C15) + (h >> np.uint64(29))
+    h *= np.uint64(0xBF58476D1CE4E5B9)
+    h ^= h >> np.uint64(32)
+    return h & mask
+
+
+@kernel
+def enter(table, parent, label, distinct):
+    """Put the pairs (parent[c], label[c]), c < distinct, into an empty table (-1 everywhere)."""
+    mask = np.uint64(table.size - 1)
+    for c in range(distinct):
+        slot = _slot(parent[c], label[c], mask)
+        while table[slot] >= 0:
+            slot = (slot + np.uint64(1)) & mask
+        table[slot] = c
+
+
+@kernel
+def descend(start, above, code, table, parent, label, distinct):
+    """above[k] = number of the pair (above[k], code[k]) among the distinct pairs, from k = start.
+
+    Pair c is (parent[c], label[c]); `distinct` of them are in `table` on entry. Returns the row
+    where the table is three quarters full, or the number of rows, and the number of pairs by then.
+    """
+    mask = np.uint64(table.size - 1)
+    most = table.size - table.size // 4
+    last = np.int64(-1)
+    for k in range(start, code.size):
+        i, x = above[k], code[k]
+        # Rows of one node often follow each other.
+        if last >= 0 and parent[last] == i and label[last] == x:
+            above[k] = last
+            continue
+        slot = _slot(i, x, mask)
+        while True:
+            c = table[slot]
+            if c < 0:
+                if distinct >= most:
+                    return k, distinct
+                table[slot] = distinct
+                parent[distinct] = i
+                label[distinct] = x
+                c = distinct
+                distinct += 1
+                break
+            if parent[c] == i and label[c] == x:
+                break
+            slot = (slot + np.uint64(1)) & mask
+        last = np.int64(c)
+        above[k] = c
+    return code.size, distinct
+
+
+@kernel
+def nest(order, start, column, owner, parent):
+    """parent[r] = the smallest set so far that holds set r; sets come by falling size.
+
+    Set r is column[start[r]:start[r + 1]]; owner[c] is the last set that took column c, -1 before
+    the first. Returns the first set whose columns have two owners, or -1.
+    """
+    for k in range(order.size):
+        r = order[k]
+        i = owner[column[start[r]]]
+        for p in range(start[r], start[r + 1]):
+            if owner[column[p]] != i:
+                return r
+        for p in range(start[r], start[r + 1]):
+            owner[column[p]] = r
+        parent[r] = i
+    return -1

@@ -1,0 +1,199 @@
+"""Variances of consistent values, exactly.
+
+The final value of node c given that of its parent p is ``x_c = z_c + k_c (x_p - b_p)`` with
+``k_c = q_c / t_p``; all variances follow from that. Arrays are by position, and as in
+`gmtree._kernels.projection`.
+"""
+
+import numpy as np
+
+from gmtree._kernels._jit import kernel
+from gmtree._kernels._shared import ONE, at, known, ratio, share, stretch
+
+
+@kernel
+def largest_children(parent, s, t, largest, rest):
+    """The child with the largest q of each node, and the sum of q over its other children.
+
+    ``t - q_c`` for that child would cancel; for all others it does not. Both outputs hold zeros
+    on entry (position 0 is nobody's child).
+    """
+    for r in range(ONE, np.uint64(parent.size)):
+        p = parent[r]
+        variance = known(s, t, r)
+        first = largest[p]
+        if first == 0:
+            largest[p] = r
+        elif variance > known(s, t, first):
+            rest[p] += known(s, t, first)
+            largest[p] = r
+        else:
+            rest[p] += variance
+
+
+@kernel
+def node_variances(parent, q, s, t, largest, rest, variance):
+    """P_c = q_c (t_p - q_c) / t_p + k_c^2 P_p, parents before children."""
+    variance[0] = known(s, t, np.uint64(0))
+    for r in range(ONE, np.uint64(parent.size)):
+        p = parent[r]
+        own = known(s, t, r)
+        if own == np.inf:
+            # Known only as the difference of the parent and the other children.
+            others = np.inf if largest[p] != r else rest[p]
+            variance[r] = others + variance[p]
+        elif known(s, t, largest[p]) == np.inf:
+            variance[r] = own
+        else:
+            k = share(q, s, t, r, p)
+            others = rest[p] if largest[p] == r else t[p] - own
+            variance[r] = own * ratio(others, t[p]) + k * k * variance[p]
+
+
+@kernel
+def _overlap(a, b, sibling, t):
+    """q_a q_b / t, and its limit where a, b or some `sibling` is undetermined."""
+    if a == np.inf or b == np.inf:
+        return min(a, b)
+    return 0.0 if sibling == np.inf else a * ratio(b, t)
+
+
+@kernel
+def covariances(parent, q, s, t, largest, variance, first, second, out):
+    """Covariances of the final values of pairs, climbing from both to where they meet.
+
+    Both are determined: an undetermined node is met only alone in its family, or with factor 0.
+    """
+    for m in range(np.uint64(out.size)):
+        # In this order, so that both ways round give the same to the last bit.
+        a = min(first[m], second[m])
+        b = max(first[m], second[m])
+        # What the parent passes on to each side, up to and without the last step.
+        factor = 1.0
+        k_a = 1.0
+        k_b = 1.0
+        q_a = -1.0
+        q_b = -1.0
+        while a != b:
+            # Of two positions the larger is never an ancestor of the other.
+            if a > b:
+                factor *= k_a
+                q_a = known(s, t, a)
+                k_a = share(q, s, t, a, parent[a])
+                a = np.uint64(parent[a])
+            else:
+                factor *= k_b
+                q_b = known(s, t, b)
+                k_b = share(q, s, t, b, parent[b])
+                b = np.uint64(parent[b])
+        common = k_a * k_b * variance[a] if k_a * k_b > 0.0 else 0.0
+        if q_a >= 0.0 and q_b >= 0.0:
+            sibling = known(s, t, largest[a])
+            common -= _overlap(q_a, q_b, sibling, t[a])
+        out[m] = factor * common if factor > 0.0 else 0.0
+
+
+@kernel
+def weigh_leaves(parent, q, s, t, weight, spread):
+    """A weighted sum of leaves as weight_i x_i plus noise of variance spread_i, at every node.
+
+    ``weight_p = sum k_c weight_c`` and
+    ``spread_p = sum spread_c + sum q_c (weight_c - weight_p)^2``. On entry `weight` holds the
+    weights of the leaves and zeros elsewhere, `spread` zeros.
+    """
+    c = np.uint64(parent.size)
+    while c > ONE:
+        c -= ONE
+        weight[parent[c]] += share(q, s, t, c, parent[c]) * weight[c]
+    c = np.uint64(parent.size)
+    while c > ONE:
+        c -= ONE
+        p = parent[c]
+        difference = weight[c] - weight[p]
+        variance = known(s, t, c)
+        spread[p] += spread[c]
+        if variance < np.inf:
+            spread[p] += variance * difference * difference
+        elif abs(difference) > 1e-9 * abs(weight[c]):
+            # Undetermined siblings that do not all count the same.
+            spread[p] = np.inf
+
+
+@kernel
+def sibling_sums(child, rank, s, t, sums):
+    """Sums of q over stretches of the child lists, as `stretch` takes them."""
+    size = np.uint64(child.size)
+    for k in range(size):
+        sums[size + k] = known(s, t, at(rank, child[k]))
+    k = size
+    while k > ONE:
+        k -= ONE
+        sums[k] = sums[k + k] + sums[k + k + ONE]
+
+
+@kernel
+def _climb(weight, spread, own, inside, outside):
+    """weight and spread one step up: siblings of total q `inside` count 1, `outside` 0."""
+    total = own + inside + outside
+    above = ratio(weight * own + inside, total)
+    return above, spread + (
+        own * (weight - above) ** 2 + inside * (1.0 - above) ** 2 + outside * above**2
+    )
+
+
+@kernel
+def range_variances(parent, order, rank, s, t, start, place, sums, leaves, ranges, top, out):
+    """Variances of sums over ranges of leaves: climb from both ends, then on to the root.
+
+    Apart from the two paths every node is in or out as a whole. The lists of children (`start`,
+    `place`, `sums`) are by the caller's nodes, `top` is the variance of the root.
+    """
+    for m in range(np.uint64(out.size)):
+        # a and b: nodes of which a right and a left part is in the range
+        a = np.uint64(leaves[ranges[m, 0]])
+        b = np.uint64(leaves[ranges[m, 1] - 1])
+        weight_a, spread_a = 1.0, 0.0
+        weight_b, spread_b = 1.0, 0.0
+        while a != b:
+            r_a = np.uint64(parent[at(rank, a)])
+            r_b = np.uint64(parent[at(rank, b)])
+            own_a = known(s, t, at(rank, a))
+            own_b = known(s, t, at(rank, b))
+            if r_a == r_b:
+                i = np.uint64(at(order, r_a))
+                between = stretch(sums, place[a] + ONE, place[b])
+                outside = stretch(sums, start[i], place[a])
+                outside += stretch(sums, place[b] + ONE, start[i + ONE])
+                total = own_a + own_b + between + outside
+                above = ratio(weight_a * own_a + weight_b * own_b + between, total)
+                spread_a += (
+                    spread_b
+                    + own_a * (weight_a - above) ** 2
+                    + own_b * (weight_b - above) ** 2
+                    + between * (1.0 - above) ** 2
+                    + outside * above**2
+                )
+                weight_a = above
+                a = i
+                b = i
+            elif r_a > r_b:
+                # The parent with the larger position is not the one where the paths meet.
+                i = np.uint64(at(order, r_a))
+                inside = stretch(sums, place[a] + ONE, start[i + ONE])
+                outside = stretch(sums, start[i], place[a])
+                weight_a, spread_a = _climb(weight_a, spread_a, own_a, inside, outside)
+                a = i
+            else:
+                i = np.uint64(at(order, r_b))
+                inside = stretch(sums, start[i], place[b])
+                outside = stretch(sums, place[b] + ONE, start[i + ONE])
+                weight_b, spread_b = _climb(weight_b, spread_b, own_b, inside, outside)
+                b = i
+        r = np.uint64(at(rank, a))
+        while r > np.uint64(0):
+            i = np.uint64(at(order, parent[r]))
+            k = place[at(order, r)]
+            others = stretch(sums, start[i], k) + stretch(sums, k + ONE, start[i + ONE])
+            weight_a, spread_a = _climb(weight_a, spread_a, known(s, t, r), 0.0, others)
+            r = np.uint64(parent[r])
+        out[m] = spread_a + weight_a * weight_a * top

@@ -1,0 +1,78 @@
+"""Sums of losses along the paths of a tree, and which counts follow from others.
+
+``exact`` marks nodes (in the caller's numbering) whose counts are published without noise, or is
+None where there are none.
+"""
+
+import numpy as np
+
+from gmtree._kernels._jit import kernel
+from gmtree._kernels._shared import at
+
+ONE = np.uint64(1)
+ZERO = np.uint64(0)
+
+
+@kernel
+def worst_paths(parent, order, n_inner, level, loss, exact, stop_at_exact, best, second):
+    """(path, pair): the largest losses of one path from the root, and of two paths that part.
+
+    ``down_i = loss_i + max down_c`` is the largest loss on a path from i to a leaf below it, where
+    loss_i is ``loss[level[i]]`` and 0 at exact nodes. Where two paths part below i, the nodes on
+    one of them only lose the two largest ``down_c`` together. With `stop_at_exact`, paths may not
+    meet an exact node (below where they part). `best` and `second` have a place for each inner
+    position and start at -1. A result is -1 where there is no such path or pair.
+    """
+    path = np.int64(-1)
+    pair = np.int64(-1)
+    r = np.uint64(parent.size)
+    while r > ZERO:
+        r -= ONE
+        i = at(order, r)
+        down = np.int64(0)
+        if r < np.uint64(n_inner):
+            down = best[r]
+            if second[r] >= 0:
+                pair = max(pair, best[r] + second[r])
+        free = exact is not None and exact[i]
+        if free:
+            if stop_at_exact:
+                down = np.int64(-1)
+        elif down >= 0:
+            down += loss[np.uint64(level[i])]
+        if r == ZERO:
+            path = down
+        elif down >= 0:
+            p = parent[r]
+            if down > best[p]:
+                second[p] = best[p]
+                best[p] = down
+            elif down > second[p]:
+                second[p] = down
+    return path, pair
+
+
+@kernel
+def add_sums(parent, order, n_inner, exact, open_children):
+    """A node is exact if all its children are. Children before parents.
+
+    `open_children` holds zeros on entry and afterwards the number of children of each inner
+    position that are not exact.
+    """
+    r = np.uint64(parent.size)
+    while r > ZERO:
+        r -= ONE
+        i = at(order, r)
+        if r < np.uint64(n_inner) and open_children[r] == 0:
+            exact[i] = True
+        if r > ZERO and not exact[i]:
+            open_children[parent[r]] += 1
+
+
+@kernel
+def add_differences(parent, order, exact, open_children):
+    """The only child of an exact node that is not exact becomes exact. Parents first."""
+    for r in range(ONE, np.uint64(parent.size)):
+        p = parent[r]
+        if open_children[p] == 1 and exact[at(order, p)]:
+            exact[at(order, r)] = True

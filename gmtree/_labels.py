@@ -1,0 +1,306 @@
+"""Labels of nodes: columns of any type, numbered by hashing."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gmtree._kernels.labels import factorize as factorize_integers
+from gmtree._kernels.order import first_repeat
+from gmtree._validate import array, fail, fail_type, index_dtype, shown
+
+
+def column(argument: str, x: Any) -> np.ndarray:
+    """A one-dimensional array of labels of any type."""
+    if isinstance(x, Sequence) and not isinstance(x, (str, bytes)):
+        return _from_sequence(x)
+    a = array(argument, x)
+    if a.ndim != 1:
+        fail(argument, f"must be one-dimensional, not have shape {a.shape}.")
+    if a.dtype.kind in "mM" and np.datetime_data(a.dtype)[0] == "ns":
+        # Only up to microseconds does numpy give Python's dates and times for single labels.
+        coarse = a.astype(f"{a.dtype.kind}8[us]")
+        if np.array_equal(coarse[~np.isnat(a)], a[~np.isnat(a)]):
+            return coarse
+    return a
+
+
+def as_objects(a: np.ndarray, *, days_as_times: bool = False) -> np.ndarray:
+    """Labels as Python's objects, and numpy's own where Python has no such time.
+
+    Of years beyond 9999 and of nanoseconds numpy would make bare integers. A date never equals a
+    time in Python, so beside times dates are wanted as their midnights.
+    """
+    a = np.asarray(a)
+    if a.dtype.kind not in "mM":
+        return a.astype(object)
+    coarse = a
+    if np.datetime_data(a.dtype)[0] in ("ns", "ps", "fs", "as"):
+        coarse = a.astype(f"{a.dtype.kind}8[us]")
+    out = coarse.astype(object)
+    lossy = coarse.astype(a.dtype) != a
+    for k, item in enumerate(out):
+        if lossy[k] or type(item) is int:
+            out[k] = a[k]
+        elif days_as_times and type(item) is dt.date:
+            out[k] = dt.datetime(item.year, item.month, item.day)
+    return out
+
+
+def _from_sequence(x: Sequence[Any]) -> np.ndarray:
+    """The labels as a plain array of numpy, or as objects if numpy would change a label.
+
+    Numpy turns tuples into a second dimension, and a number or NaN among strings into a string.
+    """
+    try:
+        a = np.asarray(x)
+    except ValueError:
+        a = np.empty((0, 0))
+    if a.ndim == 1 and (a.dtype == object or a.tolist() == list(x)):
+        return a
+    a = np.empty(len(x), dtype=object)
+    for k, label in enumerate(x):
+        a[k] = label
+    return a
+
+
+def is_missing(label: Any) -> bool:
+    """None, NaN, NaT and pandas' NA stand for no label."""
+    if label is None:
+        return True
+    try:
+        return bool(label != label)
+    except TypeError:  # pandas.NA refuses to be true or false
+        return True
+
+
+def factorize(argument: str, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(codes, first): equal labels get equal codes, numbered in the order they first appear.
+
+    A missing label has the code -1; ``first[c]`` is the row where code c first appears.
+    """
+    if labels.dtype.kind in "iubfmM" and labels.dtype.itemsize <= 8:
+        return _factorize_numbers(labels)
+    codes = np.empty(labels.size, dtype=index_dtype(labels.size))
+    first: list[int] = []
+    seen: dict[Any, int] = {}
+    for k, label in enumerate(labels.tolist()):
+        try:
+            code = seen.get(label, -1)
+        except TypeError:
+            fail_type(argument, f"must hold hashable labels; row {k} is {label!r}.")
+        if code < 0 and not is_missing(label):
+            code = seen[label] = len(first)
+            first.append(k)
+        codes[k] = code
+    return codes, np.array(first, dtype=np.int64)
+
+
+def factorize_keys(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`factorize` for 64-bit integer keys."""
+    size = 1 << max(4, (2 * keys.size - 1).bit_length())
+    dtype = index_dtype(keys.size)
+    codes = np.empty(keys.size, dtype)
+    first = np.empty(keys.size, dtype)
+    distinct = factorize_integers(keys, _hash(keys), np.full(size, -1, dtype), codes, first)
+    return codes, first[:distinct].astype(np.int64)
+
+
+def _hash(keys: np.ndarray) -> np.ndarray:
+    """Let every bit of a key act on the lowest bits of its hash.
+
+    Multiplying by an odd number carries bits upward, the shifts bring them down again: whole
+    numbers as floats, or times as nanoseconds, differ only in high bits.
+    """
+    h = keys.view(np.uint64) ^ (keys.view(np.uint64) >> np.uint64(32))
+    h *= np.uint64(0x9E3779B97F4A7C15)
+    h ^= h >> np.uint64(29)
+    h *= np.uint64(0x9E3779B97F4A7C15)
+    h ^= h >> np.uint64(32)
+    return h
+
+
+def _factorize_numbers(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    kind = labels.dtype.kind
+    missing = None
+    if kind in "iub":
+        keys = labels.astype(np.int64)
+    elif kind == "f":
+        # Adding zero makes one label of 0.0 and -0.0.
+        keys = (labels.astype(np.float64) + 0.0).view(np.int64)
+        missing = np.isnan(labels)
+    else:
+        keys = labels.astype(labels.dtype.newbyteorder("=")).view(np.int64)
+        missing = np.isnat(labels)
+    if missing is None or not missing.any():
+        return factorize_keys(keys)
+    rows = np.flatnonzero(~missing)
+    codes = np.full(labels.size, -1, dtype=index_dtype(labels.size))
+    codes[rows], first = factorize_keys(keys[rows])
+    return codes, rows[first]
+
+
+def by_sorted_label(labels: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """Rank of each code among the sorted labels.
+
+    Labels that cannot be sorted keep the order in which they first appear.
+    """
+    distinct = labels[first]
+    try:
+        order = np.argsort(distinct, kind="stable")
+    except TypeError:
+        return np.arange(first.size)
+    rank = np.empty(first.size, dtype=np.int64)
+    rank[order] = np.arange(first.size)
+    return rank
+
+
+def distinct_labels(argument: str, labels: Any, n: int) -> np.ndarray:
+    """One label per node, no two the same."""
+    labels = column(argument, labels)
+    if labels.size != n:
+        fail(argument, f"must have length {n}, not {labels.size}.")
+    codes, first = factorize(argument, labels)
+    refuse_missing(argument, codes, "node")
+    if first.size < labels.size:
+        repeat = first_repeated(codes)
+        fail(argument, f"must be distinct; node {repeat} repeats {shown(labels[repeat])}.")
+    return labels
+
+
+def first_repeated(codes: np.ndarray) -> int:
+    """First row whose code occurred before."""
+    seen = np.zeros(int(codes.max()) + 1, dtype=np.uint8)
+    return int(first_repeat(codes, seen))
+
+
+def refuse_missing(argument: str, codes: np.ndarray, per: str, more: str = ".") -> None:
+    missing = np.flatnonzero(codes < 0)
+    if missing.size:
+        fail(argument, f"must have no missing labels; {per} {missing[0]} has none{more}")
+
+
+def concatenate(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """One column from two, as objects where a common type would change a label."""
+    kinds = {a.dtype.kind, b.dtype.kind}
+    if kinds <= set("iubf"):
+        common = np.result_type(a, b).kind != "f" or (_fits_float(a) and _fits_float(b))
+    elif kinds in ({"m"}, {"M"}):
+        common = _fits_unit(a, b) and _fits_unit(b, a)
+    else:
+        common = len(kinds) == 1 and "V" not in kinds
+    if not common:
+        times = any(isinstance(x, (dt.datetime, np.datetime64)) for c in (a, b) for x in c)
+        a, b = (as_objects(x, days_as_times=times) for x in (a, b))
+    return np.concatenate([a, b])
+
+
+def _fits_unit(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether no time in `a` changes when it is written in a unit that also holds those of `b`."""
+    try:
+        both = np.result_type(a, b)
+    except TypeError:  # years of durations have no number of days
+        return False
+    return np.array_equal(a.astype(both).astype(a.dtype)[~np.isnat(a)], a[~np.isnat(a)])
+
+
+def _fits_float(a: np.ndarray) -> bool:
+    """Whether no number changes when it becomes a 64-bit float."""
+    return a.dtype.kind == "f" or a.size == 0 or max(-int(a.min()), int(a.max())) <= 2**53
+
+
+# --------------------------------------------------------------------------- looking labels up
+
+# A unit of numpy's times in attoseconds, its finest one.
+_ATTOSECONDS = {
+    "W": 604800 * 10**18,
+    "D": 86400 * 10**18,
+    "h": 3600 * 10**18,
+    "m": 60 * 10**18,
+    **{
+        unit: 10 ** (18 - 3 * k) for k, unit in enumerate(("s", "ms", "us", "ns", "ps", "fs", "as"))
+    },
+}
+
+
+def _moment(label: Any) -> tuple[str, int] | None:
+    """What two ways of writing one date, time or duration have in common; None for others."""
+    for convert in ("to_datetime64", "to_timedelta64"):  # pandas, which keeps nanoseconds
+        if hasattr(label, convert):
+            label = getattr(label, convert)()
+    if isinstance(label, dt.date) and getattr(label, "tzinfo", None) is None:
+        label = np.datetime64(label)
+    elif isinstance(label, dt.timedelta):
+        label = np.timedelta64(label)
+    if not isinstance(label, (np.datetime64, np.timedelta64)) or np.isnat(label):
+        return None
+    kind = label.dtype.kind
+    if kind == "M" and np.datetime_data(label.dtype)[0] in "YM":
+        label = label.astype("M8[D]")
+    unit, count = np.datetime_data(label.dtype)
+    if unit not in _ATTOSECONDS:
+        return f"{kind} {unit}", int(label.astype(np.int64)) * count
+    return kind, int(label.astype(np.int64)) * count * _ATTOSECONDS[unit]
+
+
+class LabelIndex:
+    """Dictionaries from labels, and from paths of labels, to nodes."""
+
+    def __init__(self, labels: np.ndarray, parent: np.ndarray) -> None:
+        self._node: dict[Any, int] = {}  # -1: several nodes have this label
+        self._child: dict[tuple[int, Any], int] = {}
+        for i, (label, above) in enumerate(zip(as_objects(labels), parent.tolist(), strict=True)):
+            self._node[label] = -1 if label in self._node else i
+            self._child[above, label] = i
+        self._moments: dict[tuple[str, int], Any] | None = None
+
+    def node(self, argument: str, label: Any) -> int:
+        """The one node with this label, or at this path of labels."""
+        try:
+            i = self._node.get(self._spelling(label))
+            if i is None and isinstance(label, tuple):
+                i = self._at_path(label)
+        except TypeError:
+            fail_type(argument, f"must be hashable, not {label!r}.")
+        if i is None:
+            fail(argument, f"must be a label of this tree, not {label!r}.")
+        if i < 0:
+            fail(
+                argument,
+                f"must name one node; several are called {label!r}: give a path (a tuple).",
+            )
+        return i
+
+    def _at_path(self, path: tuple[Any, ...]) -> int | None:
+        """The node at a path from the root or, if there is none, from just below the root."""
+        if not path:
+            return None
+        steps = [self._spelling(step) for step in path]
+        root = self._child.get((-1, steps[0]))
+        found = None if root is None else self._down(root, steps[1:])
+        if found is None:
+            root = next(i for (above, _), i in self._child.items() if above < 0)
+            found = self._down(root, steps)
+        return found
+
+    def _down(self, i: int | None, steps: list[Any]) -> int | None:
+        for step in steps:
+            i = self._child.get((i, step)) if i is not None else None
+        return i
+
+    def _spelling(self, label: Any) -> Any:
+        """The label as this tree has it, where times may be written in several ways."""
+        if label in self._node:
+            return label
+        moment = _moment(label)
+        if moment is None:
+            return label
+        if self._moments is None:
+            self._moments = {}
+            for own in self._node:
+                if (key := _moment(own)) is not None:
+                    self._moments.setdefault(key, own)
+        return self._moments.get(moment, label)

@@ -1,0 +1,346 @@
+"""Trees from columns of labels, one column per level: paths numbered, labels kept as codes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gmtree._columns import (
+    Codes,
+    column_names,
+    encode,
+    encode_index,
+    is_frame,
+    library,
+    take_column,
+)
+from gmtree._kernels import tries as kernels
+from gmtree._labels import as_objects
+from gmtree._validate import fail, fail_type, index_dtype, shown
+
+ROOT_LABEL = "total"
+_SMALLEST_TABLE = 1 << 10
+
+
+@dataclass(frozen=True, eq=False)
+class LevelLabels:
+    """Labels of the nodes of a tree made from levels, as codes and the labels of each level.
+
+    It can be used like an array of labels, which it becomes where one is needed.
+
+    Attributes
+    ----------
+    codes : array of int, one per node
+        Codes of labels within the node's level; whole-number labels stand for themselves.
+    level : array of uint8 or uint32, one per node
+        Number of the level: 0 for a root that is above all levels.
+    categories : tuple
+        By level, the labels that codes stand for; None where codes are the labels.
+    kind : str or None
+        Library of frames that the columns came from.
+    """
+
+    codes: np.ndarray
+    level: np.ndarray
+    categories: tuple[np.ndarray | None, ...]
+    kind: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of nodes."""
+        return self.codes.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, without those of the strings themselves."""
+        held = [a.nbytes for a in self.categories if a is not None]
+        return self.codes.nbytes + self.level.nbytes + sum(held)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, nodes: Any) -> Any:
+        """The label of one node, or the labels of several, again as codes."""
+        if isinstance(nodes, (int, np.integer)):
+            return self[[nodes]].tolist()[0]
+        return LevelLabels(self.codes[nodes], self.level[nodes], self.categories, self.kind)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        out = np.empty(self.size, dtype=object)
+        for k, categories in enumerate(self.categories):
+            here = np.flatnonzero(self.level == k)
+            codes = self.codes[here]
+            out[here] = as_objects(codes if categories is None else categories[codes])
+        return out if dtype is None else out.astype(dtype)
+
+    def tolist(self) -> list[Any]:
+        """All labels as Python objects."""
+        return np.asarray(self).tolist()
+
+
+class LevelTree(NamedTuple):
+    """What `Tree` needs to know of a tree made from levels."""
+
+    parent: np.ndarray
+    labels: LevelLabels
+    names: tuple[str, ...]
+    node: np.ndarray  # of each row
+
+
+def from_levels(
+    columns: tuple[Any, ...], levels: Sequence[str] | None, missing: str, *, records: bool = False
+) -> LevelTree:
+    """A tree whose leaves are the rows, or with `records` the distinct rows."""
+    if missing not in ("error", "stop"):
+        fail("missing", f"must be 'error' or 'stop', not {missing!r}.")
+    coded, names, kind = read_levels(columns, levels)
+    if missing == "error":
+        refuse_missing(coded, names)
+    made = build(coded, names, kind)
+    inner = np.zeros(made.parent.size, bool)
+    inner[made.parent[1:]] = True
+    if missing == "stop" and (ends_inside := inner[made.node]).any():
+        row = int(np.flatnonzero(ends_inside)[0])
+        fail(
+            "levels",
+            f"must end every row at a leaf; row {row} stops at {path_of_row(coded, row)}, below "
+            "which other rows go on.",
+        )
+    if not records and made.parent.size - np.count_nonzero(inner) < made.node.size:
+        _refuse_repeated(made, coded)
+    # Rows are leaves in order; ordering the nodes will need the memory.
+    return made if records else made._replace(node=made.node[:0].copy())
+
+
+def read_levels(
+    columns: tuple[Any, ...], levels: Sequence[str] | None
+) -> tuple[list[Codes], list[str], str | None]:
+    """Columns as codes, the names of the levels, and the library that they came from."""
+    if levels is not None and (isinstance(levels, str) or not isinstance(levels, Iterable)):
+        fail_type("levels", f"must be a list of column names, not {levels!r}.")
+    names = None if levels is None else list(levels)
+    kind = library(columns[0]) if columns else None
+    if len(columns) == 1 and kind == "pandas" and hasattr(columns[0], "levels"):
+        found = encode_index(columns[0])
+        columns = tuple(codes for _, codes in found)
+        if names is None:
+            names = [f"level {k}" if name is None else name for k, (name, _) in enumerate(found)]
+    elif len(columns) == 1 and is_frame(columns[0]):
+        frame = columns[0]
+        if names is None:
+            names = column_names(frame)
+            refuse_summing_matrix(frame, names)
+        columns = tuple(take_column("levels", frame, name) for name in names)
+    else:
+        same_index([f"columns[{k}]" for k in range(len(columns))], columns)
+    if not columns:
+        fail("levels", "must give at least one level.")
+    if names is None:
+        names = [f"level {k}" for k in range(len(columns))]
+    if len(names) != len(columns):
+        fail("levels", f"must have one name per column ({len(columns)}), not {len(names)}.")
+    texts = [str(name) for name in names]
+    if len(set(texts)) < len(texts):
+        repeated = next(name for k, name in enumerate(texts) if name in texts[:k])
+        fail("levels", f"must have different names; {repeated!r} is there twice.")
+    coded = [encode(name, c) for name, c in zip(texts, columns, strict=True)]
+    for name, c in zip(texts, coded, strict=True):
+        rows = coded[0].codes.size
+        if c.codes.size != rows:
+            fail(name, f"must have as many rows as {texts[0]!r} ({rows}), not {c.codes.size}.")
+    if coded[0].codes.size == 0:
+        fail(texts[0], "must not be empty: a tree has at least one node.")
+    return coded, texts, kind
+
+
+def same_index(names: Sequence[str], columns: Sequence[Any]) -> None:
+    """Refuse columns of pandas whose rows are labelled differently: they are matched in order."""
+    indexed = [(n, c) for n, c in zip(names, columns, strict=True) if library(c) == "pandas"]
+    indexed = [(n, c) for n, c in indexed if hasattr(c, "index") and hasattr(c, "iloc")]
+    for name, c in indexed[1:]:
+        first, other = indexed[0]
+        if len(c) == len(other) and not c.index.equals(other.index):
+            fail(name, f"must have the same index as {first!r}: rows belong together in order.")
+
+
+def refuse_missing(coded: Sequence[Codes], names: Sequence[str]) -> None:
+    """Refuse a row without a label, naming the row and the column."""
+    for name, c in zip(names, coded, strict=True):
+        if (empty := c.missing) is not None:
+            row = int(np.flatnonzero(empty)[0])
+            fail(
+                name,
+                f"must have no missing labels; row {row} has none; every row must reach the last "
+                "level, unless missing='stop' lets it end above.",
+            )
+
+
+def path_of_row(coded: Sequence[Codes], row: int) -> str:
+    """The labels of a row, as far as it has any, for an error message."""
+    labels = [c.label(row) for c in coded]
+    return "(" + ", ".join(shown(x) for x in labels if x is not None) + ")"
+
+
+def _refuse_repeated(made: LevelTree, coded: Sequence[Codes]) -> None:
+    """Name the first row that ends at the leaf of an earlier one."""
+    order = np.argsort(made.node, kind="stable")
+    again = order[1:][np.diff(made.node[order]) == 0]
+    row = int(again.min())
+    earlier = int(np.flatnonzero(made.node == made.node[row])[0])
+    fail(
+        "levels",
+        f"must give one row per leaf; row {row} repeats row {earlier}: {path_of_row(coded, row)}. "
+        "Tree.from_records takes rows that repeat.",
+    )
+
+
+def refuse_summing_matrix(frame: Any, names: Sequence[Any]) -> None:
+    """Refuse a frame whose columns are the leaves, as a matrix of sums has them."""
+    columns = []
+    for k, name in enumerate(names):
+        try:
+            a = np.asarray(take_column("levels", frame, name))
+        except (TypeError, ValueError):
+            return  # what is wrong is told when columns are read
+        if a.ndim != 1:
+            return
+        if a.dtype.kind in "iufb" and ((a == 0) | (a == 1)).all():
+            columns.append(a)
+        elif k:  # the first may hold the names of the rows
+            return
+    if len(columns) < 2 or len({a.size for a in columns}) > 1 or not columns[0].size:
+        return
+    S = np.column_stack(columns).astype(bool)
+    size = S.sum(axis=1)
+    if size.min() > 0 and size.max() == len(columns) and S[size == 1].any(axis=0).all():
+        fail(
+            "levels",
+            "must name columns of labels; this frame looks like a summing matrix, which "
+            "Tree.from_summing_matrix reads.",
+        )
+
+
+# --------------------------------------------------------------------------- paths
+
+
+def build(coded: Sequence[Codes], names: Sequence[str], kind: str | None) -> LevelTree:
+    """The tree of all paths that the rows give, and the node at which each row ends.
+
+    Rows may stop at any level, but have no label below one that is missing. Inner nodes are
+    numbered level by level in order of appearance, then the leaves in that order.
+    """
+    rows = coded[0].codes.size
+    dtype = index_dtype(rows * (len(coded) + 1))
+    above = np.zeros(rows, dtype)
+    active: np.ndarray | None = None  # rows that have not stopped; None for all
+    parents = [np.full(1, -1, dtype)]
+    codes, levels = [np.zeros(1, np.int32)], [0]
+    categories: list[np.ndarray | None] = [np.array([ROOT_LABEL], dtype=object)]
+    node = None
+    offset = 0
+    for depth, (name, c) in enumerate(zip(names, coded, strict=True)):
+        categories.append(c.categories)
+        stopped = c.missing
+        if depth == 0 and stopped is None and (c.codes == c.codes[0]).all():
+            codes, levels = [c.codes[:1].copy()], [1]
+            continue
+        code = c.codes
+        if stopped is not None or active is not None:
+            if node is None or active is None:
+                node = np.zeros(rows, dtype)
+                active = np.arange(rows, dtype=dtype)
+            go_on, above, node = _stop(name, coded, depth, active, above, node, offset)
+            active = active[go_on]
+            code = code[active]
+            if not active.size:
+                fail(name, "must have a label in some row; this column has none.")
+        parent, label = number_pairs(above, code)
+        parent += dtype.type(offset)
+        parents.append(parent)
+        offset += parents[-2].size
+        codes.append(label)
+        levels.append(depth + 1)
+    if node is None:
+        above += dtype.type(offset)
+        node = above
+    else:
+        node[active] = above + dtype.type(offset)
+    sizes = [p.size for p in parents]
+    level_dtype = np.uint8 if len(categories) < 256 else np.uint32
+    parent = np.concatenate(parents)
+    labels = LevelLabels(
+        np.concatenate(codes),
+        np.repeat(np.array(levels, level_dtype), sizes),
+        tuple(categories),
+        kind,
+    )
+    if active is not None:
+        parent, labels, node = _leaves_last(parent, labels, node)
+    return LevelTree(
+        parent.astype(index_dtype(parent.size), copy=False), labels, tuple(names), node
+    )
+
+
+def _stop(
+    name: str,
+    coded: Sequence[Codes],
+    depth: int,
+    active: np.ndarray,
+    above: np.ndarray,
+    node: np.ndarray,
+    offset: int,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """End the rows that have no label at this level; which rows go on, and their nodes above."""
+    missing = coded[depth].missing
+    if missing is None:
+        missing = np.zeros(node.size, bool)
+    gap = ~missing
+    gap[active] = False
+    if gap.any():
+        row = int(np.flatnonzero(gap)[0])
+        fail(name, f"must have no label below a missing one; row {row} has a gap above it.")
+    go_on = ~missing[active]
+    ended = active[~go_on]
+    node[ended] = above[~go_on] + node.dtype.type(offset)
+    return go_on, above[go_on], node
+
+
+def number_pairs(above: np.ndarray, code: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Parent and label code of the distinct pairs; `above` becomes each row's pair."""
+    rows = code.size
+    # Kernels are compiled for signed codes only.
+    code = np.ascontiguousarray(code, np.promote_types(code.dtype, np.int8))
+    parent, label = np.empty(rows, above.dtype), np.empty(rows, code.dtype)
+    # Three quarters of the table may be filled.
+    largest = 1 << (rows + rows // 3 + 1).bit_length()
+    size, row, distinct = min(_SMALLEST_TABLE, largest), 0, 0
+    while row < rows:
+        table = np.full(size, -1, above.dtype)
+        kernels.enter(table, parent, label, distinct)
+        row, distinct = kernels.descend(row, above, code, table, parent, label, distinct)
+        size = min(8 * size, largest)
+    if distinct < rows // 2:
+        parent = parent[:distinct].copy()
+        label = label[:distinct].copy()
+    return parent[:distinct], label[:distinct]
+
+
+def _leaves_last(
+    parent: np.ndarray, labels: LevelLabels, node: np.ndarray
+) -> tuple[np.ndarray, LevelLabels, np.ndarray]:
+    """The same tree with leaves that lie at different depths in the order of the rows."""
+    n = parent.size
+    first = np.full(n, node.size, np.int64)
+    first[node[::-1]] = np.arange(node.size - 1, -1, -1)
+    inner = np.zeros(n, bool)
+    inner[parent[1:]] = True
+    # Inner nodes keep their order, and come before all rows.
+    first[inner] = -1
+    order = np.argsort(first, kind="stable")
+    rank = np.empty(n, parent.dtype)
+    rank[order] = np.arange(n, dtype=parent.dtype)
+    above = parent[order]
+    return np.where(above < 0, above, rank[above]), labels[order], rank[node]

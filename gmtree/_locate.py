@@ -1,0 +1,266 @@
+"""From labels to nodes: rows of a frame, or an index of pandas, found in a tree.
+
+Labels decide, never positions. A label that the tree does not have, that names several nodes or
+that comes twice is an error that tells it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gmtree._columns import Codes, column_names, encode, encode_index, library, take_column
+from gmtree._labels import concatenate, factorize
+from gmtree._levels import LevelLabels, number_pairs, path_of_row
+from gmtree._validate import counts_rows, fail, shown
+
+# Columns that `to_frame` writes beside labels and values.
+STRUCTURE = ("node", "parent", "depth")
+
+
+def label_names(tree: Any) -> tuple[str, ...]:
+    """Names of the columns that hold the labels of a tree."""
+    if tree.level_names is not None:
+        return tree.level_names
+    return () if tree.labels is None else ("label",)
+
+
+def level_codes(tree: Any, k: int) -> Codes:
+    """For each node, the label of the node of level k (from 0) at or above it; -1 for none."""
+    assert tree.level_names is not None
+    depth = tree.height - len(tree.level_names) + k + 1
+    nodes = np.flatnonzero(tree.depth == depth)
+    own = tree._labels[nodes]
+    if isinstance(own, LevelLabels):
+        # All nodes of a level have one number, that of the column they came from.
+        here = Codes(own.codes, own.categories[int(own.level[0])])
+    else:
+        here = encode("labels", np.asarray(own))
+    here = _with_categories(here)
+    found = np.full(tree.n, -1, here.codes.dtype)
+    found[nodes] = here.codes
+    for deeper in range(depth + 1, tree.height + 1):
+        nodes = np.flatnonzero(tree.depth == deeper)
+        found[nodes] = found[tree.parent[nodes]]
+    return Codes(found, here.categories)
+
+
+def _with_categories(c: Codes) -> Codes:
+    if c.categories is not None:
+        return c
+    codes, first = factorize("labels", c.codes)
+    return Codes(codes, c.codes[first])
+
+
+def locate(
+    tree: Any,
+    argument: str,
+    columns: Sequence[tuple[str, Codes]],
+    *,
+    tell: bool = True,
+    ignore: bool = False,
+) -> np.ndarray:
+    """The node of each row, given columns named as :func:`label_names` says.
+
+    A row ends at the last level of which it has a label. Columns of levels above may be left out
+    where the label is still that of one node only. With `tell` False, messages tell no label;
+    with `ignore`, rows whose labels the tree does not have get -1.
+    """
+    names = label_names(tree)
+    order = sorted(columns, key=lambda item: names.index(item[0]))
+    coded = [c for _, c in order]
+    rows = coded[0].codes.size
+    if tree.level_names is None:
+        nodes = np.arange(tree.n)
+        theirs = [encode("labels", tree.labels)]
+        return _find(argument, theirs, nodes, coded, np.arange(rows), tell, ignore)
+    level = _deepest(argument, coded, tell)
+    out = np.full(rows, tree.root, np.int64)
+    unnamed = tree.height - len(names)
+    sides: dict[int, Codes] = {}
+    for j in np.unique(level[level >= 0]).tolist():
+        used = [names.index(name) for name, _ in order[: j + 1]]
+        for k in used:
+            if k not in sides:
+                sides[k] = level_codes(tree, k)
+        nodes = np.flatnonzero(tree.depth == unnamed + used[-1] + 1)
+        here = np.flatnonzero(level == j)
+        theirs = [Codes(sides[k].codes[nodes], sides[k].categories) for k in used]
+        out[here] = _find(argument, theirs, nodes, coded[: j + 1], here, tell, ignore)
+    return out
+
+
+def _deepest(argument: str, coded: Sequence[Codes], tell: bool) -> np.ndarray:
+    """The last column in which each row has a label, -1 for none; gaps are refused."""
+    level = np.full(coded[0].codes.size, len(coded) - 1)
+    for j in range(len(coded) - 1, -1, -1):
+        missing = coded[j].missing
+        if missing is None:
+            continue
+        gap = missing & (level > j)
+        if gap.any():
+            row = int(np.flatnonzero(gap)[0])
+            what = f": {path_of_row(coded, row)}" if tell else ""
+            fail(argument, f"must have no label below a missing one; row {row} has{what}.")
+        level[missing] = j - 1
+    return level
+
+
+def _find(
+    argument: str,
+    theirs: Sequence[Codes],
+    nodes: np.ndarray,
+    coded: Sequence[Codes],
+    rows: np.ndarray,
+    tell: bool,
+    ignore: bool,
+) -> np.ndarray:
+    """Which of the nodes, whose labels are `theirs`, has the labels of each row."""
+    m = nodes.size
+    number = np.zeros(m + rows.size, np.int64)
+    unknown = np.zeros(rows.size, bool)
+    for a, b in zip(theirs, coded, strict=True):
+        a = _with_categories(a)
+        known = _translate(a, Codes(b.codes[rows], b.categories))
+        unknown |= known < 0
+        number_pairs(number, np.concatenate([a.codes.astype(np.int64), known]))
+    mine, wanted = number[:m], number[m:]
+    where = np.full(int(number.max()) + 1, -1, np.int64)
+    where[mine] = nodes
+    found = where[wanted]
+    found[unknown] = -1
+    if (found < 0).any() and not ignore:
+        row = int(rows[np.flatnonzero(found < 0)[0]])
+        what = f": {path_of_row(coded, row)}" if tell else ""
+        fail(argument, f"must have labels of the tree; row {row} has others{what}.")
+    several = (np.bincount(mine, minlength=where.size) > 1)[wanted] & (found >= 0)
+    if several.any():
+        row = int(rows[np.flatnonzero(several)[0]])
+        what = f"row {row}" + (f", {path_of_row(coded, row)}," if tell else "")
+        fail(
+            argument,
+            f"must name one node in each row; {what} is the label of several: give the columns of "
+            "the levels above, too.",
+        )
+    return found
+
+
+def _translate(a: Codes, b: Codes) -> np.ndarray:
+    """The labels `b` in the codes of `a`; -1 where `a` has no such label."""
+    b = _with_categories(b)
+    assert a.categories is not None
+    assert b.categories is not None
+    codes, _ = factorize("labels", concatenate(a.categories, b.categories))
+    m = a.categories.size
+    table = np.full(max(codes.size, 1), -1, np.int64)
+    table[codes[:m][::-1]] = np.arange(m)[::-1]
+    to = np.append(table[codes[m:]], -1)  # the last is for missing labels
+    return to[b.codes]
+
+
+# --------------------------------------------------------------------------- vectors
+
+
+def align(tree: Any, argument: str, x: Any, per: str, *, tell: bool = True) -> Any:
+    """Values with labels of their own in the order of the tree's nodes or leaves.
+
+    What has no labels is returned as it is: arrays, lists, columns of polars and pyarrow, and
+    what pandas has only counted from 0 on. Frames with the columns of labels of the tree have
+    their other columns aligned.
+    """
+    kind = library(x)
+    if kind is None:
+        return x
+    names = label_names(tree)
+    if hasattr(x, "columns") or hasattr(x, "column_names"):
+        present = [name for name in column_names(x) if name in names]
+        if present:
+            others = [n for n in column_names(x) if n not in names and n not in STRUCTURE]
+            if not others:
+                fail(argument, "must have a column of values beside those of labels.")
+            columns = [(name, encode(name, take_column(argument, x, name))) for name in present]
+            values = np.column_stack([np.asarray(x[name]) for name in others])
+            values = values[:, 0] if len(others) == 1 else values
+            return _arrange(tree, argument, columns, values, per, tell)
+    if kind != "pandas" or not hasattr(x, "iloc") or counts_rows(x.index):
+        return x
+    return _arrange(tree, argument, index_columns(tree, argument, x.index), x.to_numpy(), per, tell)
+
+
+def index_columns(tree: Any, argument: str, index: Any) -> list[tuple[str, Codes]]:
+    """Columns of labels from an index of pandas, whose names must be those of levels."""
+    names = label_names(tree)
+    found = encode_index(index)
+    how = "; pass its .to_numpy() if it is in the order of the tree"
+    if not names:
+        fail(argument, f"must have no labels, since this tree has none{how}.")
+    if all(name is None for name, _ in found) and len(found) <= len(names):
+        if len(found) == 1 and found[0][1].categories is None:
+            # Whole numbers without a name may be labels, or what is left of the row numbers.
+            fail(
+                argument,
+                "must say what the whole numbers of its index are: name the index "
+                f"{names[0]!r} if they are labels{how}.",
+            )
+        return [(name, codes) for name, (_, codes) in zip(names, found, strict=False)]
+    for name, _ in found:
+        if name not in names and not (names == ("label",) and len(found) == 1):
+            listed = ", ".join(map(repr, names))
+            fail(argument, f"must have an index named after {listed}, not {name!r}{how}.")
+    if names == ("label",):
+        return [("label", found[0][1])]
+    return [(str(name), codes) for name, codes in found]
+
+
+def _arrange(
+    tree: Any,
+    argument: str,
+    columns: list[tuple[str, Codes]],
+    values: np.ndarray,
+    per: str,
+    tell: bool,
+) -> np.ndarray:
+    """Values in the order of nodes or leaves, each of which must be there once."""
+    node = locate(tree, argument, columns, tell=tell)
+    coded = [c for _, c in columns]
+    row_of = rows_of_nodes(tree, argument, node, coded, tell)
+    if per == "leaf":
+        inner = tree.child_count[node] > 0
+        if inner.any():
+            row = int(np.flatnonzero(inner)[0])
+            what = f" ({path_of_row(coded, row)})" if tell else ""
+            fail(argument, f"must have one row per leaf; row {row}{what} is none.")
+        row_of = row_of[tree.leaves]
+    if (row_of < 0).any():
+        place = int(np.flatnonzero(row_of < 0)[0])
+        i = int(tree.leaves[place]) if per == "leaf" else place
+        fail(argument, f"must have a row for every {per}; {_named(tree, i)} has none.")
+    return values[row_of]
+
+
+def rows_of_nodes(
+    tree: Any, argument: str, node: np.ndarray, coded: Sequence[Codes], tell: bool = True
+) -> np.ndarray:
+    """The row of each node, -1 for none; a node that comes twice is refused."""
+    row_of = np.full(tree.n, -1, np.int64)
+    row_of[node] = np.arange(node.size)
+    again = row_of[node] != np.arange(node.size)
+    if again.any():
+        row = int(np.flatnonzero(again)[0])
+        what = f", {path_of_row(coded, row)}" if tell else ""
+        fail(
+            argument,
+            f"must have each label once; rows {row} and {row_of[node[row]]} are the same{what}.",
+        )
+    return row_of
+
+
+def _named(tree: Any, i: int) -> str:
+    return " / ".join(map(str, tree.path(i)))
+
+
+def named_node(tree: Any, i: int) -> str:
+    """A node for an error message: its number, and its path where it has labels."""
+    return f"node {i}" if tree.labels is None else f"node {i}, {shown(_named(tree, i))}"

@@ -1,0 +1,114 @@
+"""Questions about pairs of nodes, answered from one index per tree instead of a matrix."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gmtree import _sweep
+from gmtree import _validate as check
+from gmtree._kernels import pairs as kernels
+
+
+class PathIndex:
+    """Heavy paths of a tree: O(n) to build, at most log2(n) steps to answer a pair.
+
+    It keeps two positions per node, and the rank of each node where positions are not the
+    caller's own numbers.
+
+    Parameters
+    ----------
+    layout : Layout
+        Any positions with parents first.
+    rank : array of unsigned int or None
+        Position of each of the caller's nodes; None where the two are the same.
+    """
+
+    __slots__ = ("_jump", "_order", "_rank")
+
+    def __init__(self, layout: _sweep.Layout, rank: np.ndarray | None) -> None:
+        parent, n = layout.parent, layout.n
+        self._order, self._rank = layout.order, rank
+        size = np.ones(n, parent.dtype)
+        _sweep.accumulate(replace(layout, order=None), size, size)
+        heavy = np.zeros(n, parent.dtype)
+        kernels.choose_heavy(parent, size, heavy, 1, n)
+        jump = np.empty((n, 2), parent.dtype)
+        jump[0] = 0
+        kernels.find_jumps(parent, heavy, jump, 1, n)
+        self._jump = _sweep.readonly(jump)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, without the arrays that belong to the tree."""
+        return self._jump.nbytes
+
+    def lca(self, i: Any, j: Any) -> np.ndarray:
+        """Lowest common ancestor of each pair."""
+        i, j = self.pairs(i, j)
+        out = np.empty(i.size, self._jump.dtype)
+        args = (self._jump, self._order, self._rank, self._flat(i), self._flat(j), out)
+        kernels.lowest_common_ancestors(*args, 0, i.size)
+        return out.view(f"i{out.dtype.itemsize}").reshape(i.shape)
+
+    def is_ancestor(self, i: Any, j: Any) -> np.ndarray:
+        """Whether each i is the j beside it or one of its ancestors."""
+        i, j = self.pairs(i, j)
+        out = np.empty(i.size, np.bool_)
+        args = (self._jump, self._rank, self._flat(i), self._flat(j), out)
+        kernels.are_ancestors(*args, 0, i.size)
+        return out.reshape(i.shape)
+
+    def path_sums(self, i: Any, j: Any, from_root: np.ndarray) -> np.ndarray:
+        """Sum between each i and j of what `from_root` sums on the path from the root."""
+        i, j = self.pairs(i, j)
+        # Widen small integers only for the nodes asked about: the tree may have many more.
+        wide = np.int64 if from_root.dtype.kind == "i" else from_root.dtype
+        at_i, at_j, at_lca = (from_root[k].astype(wide) for k in (i, j, self.lca(i, j)))
+        return at_i + at_j - 2 * at_lca
+
+    def pairs(self, i: Any, j: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Two arrays of node numbers, brought to one shape."""
+        n = self._jump.shape[0]
+        i, j = check.node_numbers("i", i, n), check.node_numbers("j", j, n)
+        try:
+            i, j = np.broadcast_arrays(i, j)
+        except ValueError:
+            check.fail("j", f"must have a shape that fits that of 'i', {i.shape}, not {j.shape}.")
+        return i, j
+
+    def _flat(self, nodes: np.ndarray) -> np.ndarray:
+        """One kind of index array for the kernels, which compile once for it."""
+        return _sweep.readonly(np.ascontiguousarray(nodes, dtype=self._jump.dtype).ravel())
+
+
+def edge_lengths(argument: str, edge: Any, n: int, root: int) -> np.ndarray:
+    """Own copy of finite edge lengths, int64 or float64; zero at the root, which has no edge."""
+    check.refuse_labels(argument, edge)
+    a = check.reals(argument, edge)
+    if a.shape not in ((), (n,)):
+        check.fail(argument, f"must be one number or have shape ({n},), not {a.shape}.")
+    own = check.values(argument, np.broadcast_to(a, n), n)
+    lengths = own.astype(np.int64 if own.dtype == np.int64 else np.float64)
+    lengths[root] = 0
+    check.finite(argument, lengths)
+    return lengths
+
+
+def sums_from_root(
+    argument: str, edge: Any, layout: _sweep.Layout, root: int, height: int
+) -> np.ndarray:
+    """Sum of the edge lengths from the root to each node, in one downward sweep."""
+    lengths = edge_lengths(argument, edge, layout.n, root)
+    if lengths.dtype == np.int64:
+        # A path between two nodes adds two of these sums and takes away a third one twice.
+        longest = max(int(lengths.max()), -int(lengths.min())) * height
+        if 4 * longest > check.INT64_MAX:
+            raise check.IntegerOverflowError(
+                f"Argument '{argument}' must have sums that fit into 64-bit integers; {height - 1} "
+                f"edges of up to {longest // height} do not. Floating-point numbers do."
+            )
+    _sweep.propagate(layout, lengths, lengths)
+    return lengths

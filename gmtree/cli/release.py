@@ -1,0 +1,285 @@
+"""``gmtree release``: private counts from a table."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import sys
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gmtree._progress import Progress
+from gmtree._text import short
+from gmtree.cli import files
+from gmtree.cli.rows import ROWS_PER_STEP, Leaf, Rows, level_names
+
+_DESCRIPTION = """\
+Publish the counts of a table with differential privacy.
+
+FILE (.csv, .csv.gz or .parquet) has one column per level, coarse to fine, and a row for each leaf
+with its count, or for each record. OUT gets a row for every node (.csv, .csv.gz, .parquet) or all
+that is needed to repeat the post-processing (.npz, .parquet; see gmtree.Release.load). Either may
+be '-' for CSV from standard input or to standard output. Values are whole numbers, not negative,
+and add up, unless you ask for others.
+
+The list of leaves is published, so that it must not depend on anyone's record. Give it with
+--tree. If the leaves that occur in FILE are public knowledge, say so with --leaves-are-public;
+the ledger then names them as outside the guarantee.
+"""
+_WHICH_LEAVES = (
+    "Give the public list of leaves with --tree FILE. Without it the tree would consist of the "
+    "leaves that occur in the data, which publishes exactly that someone has a record there; if "
+    "that is public knowledge, say so with --leaves-are-public."
+)
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the subcommand ``release``."""
+    p = subparsers.add_parser(
+        "release",
+        help="publish counts with differential privacy",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    p.add_argument("file", metavar="FILE", type=Path, help="counts; '-' for standard input")
+    p.add_argument("--levels", metavar="A,B,C", required=True, help="columns, coarse to fine")
+    p.add_argument("--count", metavar="COLUMN", help="column of counts (default: rows count one)")
+    budget = p.add_mutually_exclusive_group(required=True)
+    budget.add_argument("--epsilon", help="budget of pure differential privacy, such as 0.1 or 1/3")
+    budget.add_argument("--rho", help="budget of zero-concentrated differential privacy")
+    p.add_argument(
+        "--delta", help="with --rho: also print the epsilon for this delta (above 0, below 1)"
+    )
+    p.add_argument(
+        "--shares",
+        metavar="S",
+        default="equal",
+        help="of the budget by level: 'equal', 'nodes' or 'leaves' (least error of these), or "
+        "numbers such as 1,2,4 from the root down",
+    )
+    p.add_argument(
+        "--neighbors", choices=("add_remove", "change_one"), default="add_remove",
+        help="what is protected: that records are there, or which leaf they are in",
+    )  # fmt: skip
+    p.add_argument(
+        "--max-contributions", metavar="K", type=int, default=1, help="most records of one person"
+    )
+    p.add_argument(
+        "--max-count", metavar="N", type=int, help="public bound at which counts are cut off"
+    )
+    p.add_argument(
+        "--invariants", metavar="A,B", default="",
+        help="levels published exactly, outside the guarantee",
+    )  # fmt: skip
+    leaves = p.add_mutually_exclusive_group()
+    leaves.add_argument("--tree", metavar="FILE", type=Path, help="public list of all leaves")
+    leaves.add_argument(
+        "--leaves-are-public",
+        action="store_true",
+        help="take the leaves that occur in FILE, which is then outside the guarantee",
+    )
+    p.add_argument(
+        "--ignore-unknown", action="store_true", help="leave out rows whose leaf is not in --tree"
+    )
+    p.add_argument("--no-nonnegative", dest="nonnegative", action="store_false")
+    p.add_argument("--no-integer", dest="integer", action="store_false")
+    p.add_argument(
+        "--confidence", metavar="P", type=float, default=0.95, help="of the intervals in a .csv"
+    )
+    p.add_argument("-o", "--output", metavar="OUT", type=Path, required=True)
+    p.add_argument("--force", action="store_true", help="replace OUT without asking")
+    p.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read, release, write, and tell what was spent; the exit status."""
+    from gmtree.privacy.measuring import forget_locals
+
+    outer = sys.exc_info()[1]
+    ending = _check_options(args)
+    if not may_write(args.output, args.force):
+        return 1
+    try:
+        made = _release(args)
+        if ending in (".csv", ".csv.gz"):
+            _write_csv(made, args.output, args.confidence)
+        else:
+            made.save(args.output)
+    except ImportError as error:
+        raise ValueError(str(error)) from None
+    except BaseException as error:
+        forget_locals(error, outer)
+        raise
+    # Beside a table on standard output, people read standard error.
+    where = sys.stderr if args.output == files.STANDARD else sys.stdout
+    print(_describe(made, args), file=where)
+    return 0
+
+
+def _describe(made: Any, args: argparse.Namespace) -> str:
+    """What was released, its errors by level and its ledger, in words."""
+    tree, ledger = made.tree, made.ledger
+    parts = [f"{args.output}: {tree.n:,} nodes, {tree.n_leaves:,} leaves", made.plan, ledger]
+    if made.nonnegative:
+        parts.append(
+            "Errors are those of the column 'estimate'. Of the column 'value', which is never "
+            "negative, gmtree.Release.bootstrap estimates them."
+        )
+    if args.delta is not None:
+        epsilon = short(Fraction(ledger.epsilon(args.delta)), up=True)
+        parts.append(f"Implies epsilon = {epsilon} with delta = {args.delta}.")
+    return "\n\n".join(map(str, parts))
+
+
+def _check_options(args: argparse.Namespace) -> str:
+    """Refuse what can be seen to be wrong before any data are read; the kind of OUT."""
+    from gmtree.privacy.conversion import proper_delta
+    from gmtree.privacy.intervals import confidence
+    from gmtree.privacy.storage import need_pyarrow
+
+    ending = files.kind("OUT", args.output, (*files.TABLES, ".npz"))
+    files.check_output("OUT", args.output)
+    if args.file == args.tree == files.STANDARD:
+        raise ValueError("FILE and --tree must not both be standard input.")
+    level_names(args.levels)
+    if ending == ".parquet":
+        try:
+            need_pyarrow()
+        except ImportError as error:
+            raise ValueError(str(error)) from None
+    confidence("confidence", args.confidence)
+    if args.delta is not None:
+        proper_delta(args.delta)
+        if args.rho is None:
+            raise ValueError("--delta goes with --rho: a budget in --epsilon has a delta of 0.")
+    if args.tree is None and not args.leaves_are_public:
+        raise ValueError(_WHICH_LEAVES)
+    if args.ignore_unknown and args.tree is None:
+        raise ValueError("--ignore-unknown goes with --tree: without it no leaf is unknown.")
+    if args.ignore_unknown and args.neighbors == "change_one":
+        raise ValueError(
+            "--ignore-unknown must not be used with --neighbors change_one: there the number of "
+            "records is public, and leaving some out would publish almost exactly how many "
+            "belong to leaves that --tree does not list. List a leaf for them in --tree."
+        )
+    return ending
+
+
+def _release(args: argparse.Namespace) -> Any:
+    """The release that the options ask for."""
+    from gmtree.privacy import LEAVES_FROM_RECORDS, optimal_shares, release
+
+    tree, counts = _tree_and_counts(args, level_names(args.levels))
+    options = {
+        "epsilon": args.epsilon,
+        "rho": args.rho,
+        "neighbors": args.neighbors,
+        "max_contributions": args.max_contributions,
+        "invariants": [name.strip() for name in args.invariants.split(",") if name.strip()],
+    }
+    with Progress(2, "choosing shares") as progress:
+        if args.shares in ("nodes", "leaves"):
+            shares: Any = optimal_shares(tree, objective=args.shares, **options)
+        else:
+            shares = None if args.shares == "equal" else args.shares.split(",")
+        progress.advance(1, "adding noise")
+        made = release(
+            tree,
+            counts,
+            level_shares=shares,
+            max_count=args.max_count,
+            outside=[LEAVES_FROM_RECORDS] if args.tree is None else [],
+            nonnegative=args.nonnegative,
+            integer=args.integer,
+            **options,
+        )
+        progress.advance(1)
+    return made
+
+
+def may_write(path: Path, force: bool) -> bool:
+    """Whether the output may be written; asks the user if there is a terminal to ask on."""
+    if force or path == files.STANDARD or not path.exists():
+        return True
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise ValueError(f"{path} exists already; --force replaces it.")
+    print(f"{path} exists already. Replace it? [y/N] ", end="", flush=True)
+    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+        return True
+    print("Nothing was written.")
+    return False
+
+
+# --------------------------------------------------------------------------- input
+
+
+def _tree_and_counts(args: argparse.Namespace, levels: list[str]) -> tuple[Any, np.ndarray]:
+    """The tree, and counts in the order of its leaves."""
+    from gmtree.tree import Tree
+
+    if args.tree is None:
+        totals = _add_up(args.file, levels, args.count, None, False)
+        # In an order that does not depend on that of the rows.
+        paths = sorted(totals)
+    else:
+        paths = list(dict.fromkeys(path for path, _ in Rows(args.tree, levels, None)))
+        if not paths:
+            raise ValueError(f"{files.shown(args.tree)} has no rows.")
+        totals = _add_up(
+            args.file, levels, args.count, dict.fromkeys(paths, 0), args.ignore_unknown
+        )
+    if not paths:
+        raise ValueError(f"{files.shown(args.file)} has no rows.")
+    columns = dict(zip(levels, zip(*paths, strict=True), strict=True))
+    tree = Tree.from_levels(columns, levels=levels)
+    # Leaves are in the order of the rows. Python's whole numbers have no bound; the release has.
+    return tree, np.array([totals[path] for path in paths], dtype=object)
+
+
+def _add_up(
+    path: Path,
+    levels: list[str],
+    count: str | None,
+    known: dict[Leaf, int] | None,
+    ignore_unknown: bool,
+) -> dict[Leaf, int]:
+    """Counts by leaf; of the leaves in `known` if that is given."""
+    totals: dict[Leaf, int] = {} if known is None else known
+    read = Rows(path, levels, count)
+    for leaf, number in read:
+        if known is not None and leaf not in known:
+            if ignore_unknown:
+                continue
+            raise ValueError(
+                f"{read.place} has a leaf that --tree does not list; "
+                "--ignore-unknown leaves such rows out."
+            )
+        totals[leaf] = totals.get(leaf, 0) + number
+    return totals
+
+
+# --------------------------------------------------------------------------- output
+
+
+def _write_csv(made: Any, path: Path, level: float) -> None:
+    from gmtree.privacy.columns import columns
+
+    table = columns(made, level)
+    missing = ~made.measured
+    with files.writing(path) as stream, Progress(made.tree.n, f"writing {path.name}") as progress:
+        text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
+        writer = csv.writer(text)
+        writer.writerow(table)
+        for start in range(0, made.tree.n, ROWS_PER_STEP):
+            part = slice(start, start + ROWS_PER_STEP)
+            listed = {name: column[part].tolist() for name, column in table.items()}
+            for k in np.flatnonzero(missing[part]).tolist():
+                listed["noisy"][k] = None
+            writer.writerows(zip(*listed.values(), strict=True))
+            progress.advance(ROWS_PER_STEP)
+        text.flush()
+        text.detach()

@@ -1,0 +1,264 @@
+"""`gmtree warm`: compile everything ahead, so that no later call has to wait for the compiler.
+
+Functions are compiled when they are first called with numbers of some type, and kept on disk. This
+command calls all of them on small trees, with the types that people use. Run it once after an
+installation, or while a container image is built; NUMBA_CACHE_DIR says where machine code is kept
+if the folder of the package cannot be written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from gmtree._progress import Progress
+
+
+def add_parser(subparsers: Any) -> None:
+    """Register the command."""
+    parser = subparsers.add_parser(
+        "warm",
+        help="compile everything ahead, for container images",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compile everything and tell what was done; the exit status."""
+    started = perf_counter()
+    _check_cache()
+    with Progress(len(STOPS) * len(NUMBERINGS), "compiling") as progress:
+        for make in NUMBERINGS:
+            for stop in STOPS:
+                progress.advance(0, f"compiling {stop.__name__}")
+                stop(make())
+                progress.advance(1)
+    found = list(dispatchers())
+    total = sum(len(each.signatures) for each in found)
+    compiled = sum(sum(each.stats.cache_misses.values()) for each in found)
+    print(f"{total} variants of {len(found)} functions are ready; {compiled} were compiled now.")
+    print(f"It took {perf_counter() - started:.1f} s. The machine code is kept in")
+    for folder in sorted({each.stats.cache_path for each in found}):
+        print(f"  {folder}")
+    return 0
+
+
+def dispatchers() -> Iterator[Any]:
+    """All compiled functions of the package."""
+    package = import_module("gmtree._kernels")
+    for module in iter_modules(package.__path__, "gmtree._kernels."):
+        loaded = import_module(module.name)
+        for value in vars(loaded).values():
+            # Functions of other modules are imported here under the same name.
+            if hasattr(value, "signatures") and value.py_func.__module__ == module.name:
+                yield value
+
+
+def _check_cache() -> None:
+    """Refuse to compile what could not be kept."""
+    for each in dispatchers():
+        folder = each.stats.cache_path
+        if folder is None or not _is_writable(Path(folder)):
+            raise OSError(
+                "machine code cannot be kept"
+                + ("" if folder is None else f" in {folder!r}")
+                + "; set NUMBA_CACHE_DIR to a folder that may be written to."
+            )
+
+
+def _is_writable(folder: Path) -> bool:
+    while not folder.exists():
+        folder = folder.parent
+    return folder.is_dir() and os.access(folder, os.W_OK)
+
+
+# --------------------------------------------------------------------------- trees and values
+
+DTYPES = (np.float64, np.float32, np.int64)
+COLUMNS = ((), (2,))
+
+
+def _canonical() -> Any:
+    from gmtree import shapes
+
+    return shapes.grouped(40, rng=1).canonical()
+
+
+def _shuffled() -> Any:
+    from gmtree.tree import Tree
+
+    tree = _canonical()
+    number = np.random.default_rng(2).permutation(tree.n)
+    parent = np.empty(tree.n, dtype=np.int64)
+    parent[number] = np.where(tree.parent < 0, -1, number[tree.parent])
+    return Tree.from_parents(parent)
+
+
+NUMBERINGS: tuple[Callable[[], Any], ...] = (_canonical, _shuffled)
+
+
+def _values(rows: int) -> Iterator[np.ndarray]:
+    """Values of all types and shapes."""
+    rng = np.random.default_rng(3)
+    for dtype in DTYPES:
+        for columns in COLUMNS:
+            yield rng.integers(1, 9, (rows, *columns)).astype(dtype)
+
+
+def _ranges(tree: Any) -> np.ndarray:
+    return np.array([[0, tree.n_leaves], [1, tree.n_leaves - 1]])
+
+
+# --------------------------------------------------------------------------- stops of the tour
+
+
+def trees(tree: Any) -> None:
+    """Constructors, what a tree knows about its nodes, and pairs of nodes."""
+    from gmtree import shapes
+    from gmtree.tree import Tree
+
+    for dtype in (np.int32, np.int64):
+        Tree.from_parents(tree.parent.astype(dtype))
+    Tree.from_edges(np.array(["b", "c", "d"]), np.array(["a", "a", "b"]))
+    Tree.from_edges(np.array([7, 8, 9]), np.array([1, 1, 7]))
+    Tree.from_levels(["x", "x", "y"], [1, 2, 2]).node(("x", 1))
+    Tree.from_linkage(np.array([[0.0, 1.0, 0.5, 2.0], [2.0, 3.0, 1.0, 3.0]]))
+    shapes.random_recursive(9, rng=1), shapes.complete(2, 3), shapes.caterpillar(7)
+    tree.canonical(), tree.subtree(1), tree.below(tree.root), tree.path(0)
+    tree.children(tree.root), tree.descendants(tree.root), tree.ancestors(0), tree.siblings(0)
+    _ = tree.leaves, tree.leaves_left_to_right, tree.depth, tree.subtree_size, tree.child_count
+    i = np.arange(tree.n)
+    for a, b in ((i, i[::-1]), (0, 1)):
+        tree.lca(a, b), tree.is_ancestor(a, b), tree.common_ancestors(a, b)
+        tree.distance(a, b), tree.distance(a, b, edge=np.ones(tree.n))
+
+
+def matrices(tree: Any) -> None:
+    """Products and solves, with and without weights."""
+    from gmtree.matrix import ConstraintMatrix, GenerationMatrix, MappingMatrix
+
+    weights = np.random.default_rng(4).uniform(1, 2, tree.n)
+    unit, both = GenerationMatrix(tree), GenerationMatrix(tree, weights, weights)
+    single = GenerationMatrix(tree, *2 * [weights.astype(np.float32)])
+    for v in _values(tree.n):
+        for G in (unit, single if v.dtype == np.float32 else both):
+            G.solve(v), G.T.solve(v), G @ v, G.T @ v
+        tree.restrict(v), ConstraintMatrix(tree).T @ v
+    for v in _values(tree.n_leaves):
+        tree.aggregate(v)
+    for v in _values(tree.n_internal):
+        ConstraintMatrix(tree) @ v
+    MappingMatrix([0, 1], tree.n) @ np.ones(tree.n)
+    for G in (unit, both):
+        G.tocsr(), G.inverse(), G.siblings(), G.submatrix(1), G.is_similar(G)
+        G.diagonal_decomposition(), G.eigenvalues()
+    distinct = GenerationMatrix(tree, 1.0 + np.arange(tree.n), weights)
+    distinct.right_eigenvector(tree.root), distinct.left_eigenvector(tree.root)
+
+
+def conversions(tree: Any) -> None:
+    """Other matrices of a tree, and trees from these."""
+    from gmtree import convert
+
+    for edge in (None, np.ones(tree.n)):
+        convert.adjacency(tree, edge=edge), convert.adjacency(tree, directed=False, edge=edge)
+        convert.laplacian(tree, edge=edge), convert.ancestral_matrix(tree, edge=edge)
+        convert.distance_matrix(tree, edge=edge)
+    convert.tree_from_adjacency(convert.adjacency(tree))
+    convert.tree_from_laplacian(convert.laplacian(tree), tree.root)
+    convert.tree_from_distances(convert.distance_matrix(tree), tree.root)
+
+
+def consistency(tree: Any) -> None:
+    """Both stages for all kinds of variances, bounds, whole numbers, exact errors."""
+    from gmtree.consistency import Consistency, consistency_bias
+
+    some = np.random.default_rng(5).uniform(1, 2, tree.n)
+    inner, outer = np.where(tree.depth == 2, np.inf, some), some.copy()
+    inner[tree.root] = outer[tree.root] = 0.0
+    outer[tree.leaves[:2]] = np.inf
+    for variance in (None, 2.0, some, inner, outer):
+        post = Consistency(tree, variance)
+        for v in _values(tree.n):
+            v[tree.root] = 1000  # room for the bounds below it, where it is known exactly
+            post.project(v), consistency_bias(tree, v)
+            post.project(v, nonnegative=True), post.project(v, lower=0.5)
+            post.project(v, integer=True), post.project(v, nonnegative=True, integer=True)
+            post.project(v, nonnegative=True, return_info=True)
+        post.project(np.ones(tree.n), nonnegative=True, integer="random", rng=1)
+        live = post.track(np.full(tree.n, 1000.0))
+        live.update(0, 2.0)
+        live.update([0, 1], [2.0, 3.0])
+        live.value(0), live.values()
+        _ = post.theta, post.node_variance(), post.covariance(0, np.arange(tree.n))
+        post.leaf_sum_variance(np.ones(tree.n_leaves, bool)), post.range_variance(_ranges(tree))
+
+
+def tables(tree: Any) -> None:
+    """Tables at the nodes of a tree, and trees across trees."""
+    from gmtree.consistency.crossed import CrossedConsistency
+    from gmtree.consistency.tables import TableConsistency
+
+    some = np.random.default_rng(6).uniform(1, 2, tree.n)
+    for variance in (1.0, some):
+        post = TableConsistency(tree, {"a": 2, "b": 2}, {(): variance, ("a", "b"): variance})
+        cells = {(): np.ones(tree.n), ("a", "b"): np.ones((tree.n, 2, 2))}
+        x = post.project(cells)
+        post.marginal(x, ("a",)), post.node_variance(("a",))
+        post.project(cells, nonnegative=True), post.project(cells, nonnegative=True, integer=True)
+    crossed = CrossedConsistency([tree, tree])
+    values = np.ones((tree.n, tree.n))
+    crossed.project(values), crossed.project(values, nonnegative=True), crossed.node_variance()
+
+
+def privacy(tree: Any) -> None:
+    """Noise, releases, plans and intervals."""
+    from gmtree import privacy
+
+    for draw in (privacy.discrete_laplace, privacy.discrete_gaussian):
+        for scale in (1, 1000, 10**7):
+            draw(scale, 5)
+    counts = np.arange(tree.n_leaves)
+    for budget in ({"epsilon": 1}, {"rho": 1, "mechanism": "discrete_laplace"}, {"rho": 1}):
+        for options in ({}, {"invariants": [tree.root]}, {"neighbors": "change_one"}):
+            made = privacy.release(
+                tree, counts, nonnegative=True, integer=True, **budget, **options
+            )
+            _ = made.values, made.std_error, made.interval(), made.plan, made.bootstrap(2)
+            made.range_sum(_ranges(tree)), made.range_interval(_ranges(tree))
+        for objective in ("nodes", "leaves"):
+            privacy.optimal_shares(tree, objective=objective, **budget)
+
+
+def published(tree: Any) -> None:
+    """The published algorithm, what it is compared with, and error measures."""
+    from gmtree import baselines, gmc, queries
+
+    v = np.ones(tree.n)
+    for algorithm in (baselines.boosting, baselines.privtrie, baselines.dense):
+        algorithm(tree, v)
+    gmc.with_square_roots(tree, v), gmc.without_square_roots(tree, v)
+    queries.cover_probability(tree), queries.random_ranges(tree.n_leaves, 5, rng=1)
+    for values in _values(tree.n):
+        queries.range_sum(tree, values, _ranges(tree))
+
+
+STOPS: tuple[Callable[[Any], None], ...] = (
+    trees,
+    matrices,
+    conversions,
+    consistency,
+    tables,
+    privacy,
+    published,
+)

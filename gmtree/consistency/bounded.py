@@ -1,0 +1,183 @@
+"""The exact consistent optimum with leaves bounded from below, in a handful of O(n) passes.
+
+The method: solve without bounds; hold every leaf that falls below its bound at the bound, for
+good; solve again, until no leaf falls below.
+
+Why it is exact. Count each leaf from its bound, so that all bounds are 0, and write the problem
+in the values x of the leaves alone: minimise ``x' Q x / 2 - c' x`` over ``x >= 0``, where
+``Q[i, j]`` is the sum of ``1 / s`` over the common ancestors of leaves i and j, a leaf being one of
+its own. Such a matrix is *ultrametric*, ``Q[i, j] >= min(Q[i, k], Q[k, j])``: where k's path to the
+root meets those of i and j, the upper one of the two meetings is above all three. If all leaves
+were measured it is so strictly, ``Q[i, i] > Q[i, j]``. The inverse of a strictly ultrametric matrix
+has no positive entry off its diagonal (Martinez, Michon and San Martin 1994), and what remains of
+Q when some leaves are held is strictly ultrametric again.
+
+Let H be leaves that are 0 in the optimum x*, and y the solution with H held and no other bound.
+Outside H both solve the same equations but for the multipliers m of the bounds,
+
+    Q y = c,    Q x* = c + m,    so    x* = y + A m,    A the inverse of Q outside H,
+
+with ``m >= 0`` and ``m_j = 0`` wherever ``x*_j > 0``. Suppose ``y_i < 0``. If x*_i were positive,
+m_i would be 0, all that is left of row i of A would be off the diagonal, and
+``x*_i = y_i + sum of A_ij m_j <= y_i < 0``: a contradiction. So ``x*_i = 0``, and i may join H
+(Chandrasekaran 1970 has this for linear complementarity with any such A). The set only grows, so
+the method ends; it ends with a y that is nowhere negative and the best of all values with H held.
+The optimum is one of those values: so y is the optimum.
+
+Values known exactly and nodes not measured are the limits ``s -> 0`` and ``s -> inf`` of this: a
+leaf that is negative in the limit of y is negative shortly before it, hence 0 in every optimum
+on the way, and in their limit. Where siblings are undetermined there are several optima, and the
+limit depends on how their variances grow. That does no harm: with H held there still is an
+optimum, and the next solution starts from H anew.
+
+How much work it is. When leaves are held, the others together give up at most what those lacked;
+what the next ones lack is the part of it that falls on them. In a star where the root and the
+leaves not held have the variance t together, leaves with a share f of t lack at most f times what
+the ones before did, and leave (1 - f) t: the product of both falls to a quarter or less, and the
+number of rounds to the logarithm of the range of values and variances. Passes over other trees were
+found to be as few. And a pass is not a whole sweep: each node remembers from which point on a
+leaf under it falls below its bound, only the paths to such leaves are entered, and only there is
+anything computed anew. A leaf is held once, so all passes together enter at most as many nodes as
+the held leaves have ancestors, each leaf counting its own.
+
+References
+----------
+R. Chandrasekaran, "A special case of the complementary pivot problem", Opsearch 7 (1970).
+S. Martinez, G. Michon, J. San Martin, "Inverse of strictly ultrametric matrices are of
+Stieltjes type", SIAM J. Matrix Anal. Appl. 15 (1994).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gmtree import _sweep
+from gmtree import _validate as check
+from gmtree._kernels import bounded as kernels
+from gmtree.consistency.exact import Tolerance
+from gmtree.consistency.factor import Factor
+from gmtree.tree import Tree
+
+# Larger numbers are divided by a power of two first. Then neither sums of them overflow nor their
+# ratios to variances, nor the products of these with other variances.
+LARGEST_EXPONENT = 200
+
+
+def lower_bounds(tree: Tree, nonnegative: bool, lower: Any) -> np.ndarray:
+    """The bound of each leaf in the order of ``tree.leaves``, or one for all; -inf for none."""
+    if lower is None:
+        return np.zeros(())
+    a = check.reals("lower", tree._aligned("lower", lower, "leaf"))
+    if a.shape not in ((), (tree.n_leaves,)):
+        check.fail("lower", f"must be one number or one per leaf ({tree.n_leaves}), not {a.shape}.")
+    bounds = a.astype(np.float64)
+    bad = np.flatnonzero(np.isnan(bounds) | (bounds == np.inf))
+    if bad.size:
+        where = f"; leaf {bad[0]} (node {tree.leaves[bad[0]]}) has" if a.ndim else ", not"
+        check.fail("lower", f"must be below infinity{where} {bounds.flat[bad[0]]}.")
+    return np.maximum(bounds, 0) if nonnegative else bounds
+
+
+def _infeasible_node(
+    factor: Factor, v: np.ndarray, bounds: np.ndarray, tolerance: Tolerance
+) -> int | None:
+    """A node known exactly to be less than the least possible sum of its leaves, if there is one.
+
+    Of several, the one nearest to the root in canonical order.
+    """
+    tree, layout = factor.tree, factor.tree._layout
+    least, lost, size = np.zeros((3, tree.n))
+    least[tree.rank[tree.leaves]] = bounds
+    fractional = np.zeros(tree.n, bool)
+    problem = (layout.parent, layout.order, _sweep.readonly(v), factor.s)
+    bad = kernels.least_sums(*problem, least, lost, size, fractional, *tolerance)
+    return None if bad < 0 else int(tree.order[bad])
+
+
+class BoundedSolver:
+    """Finds the optimum for one column of measurements after the other, in the same memory.
+
+    `bounds` has one number per leaf, in the order of ``tree.leaves``, or one for all.
+    """
+
+    def __init__(self, factor: Factor, bounds: np.ndarray, threads: int | None) -> None:
+        tree, n_internal = factor.tree, factor.tree.n_internal
+        self._factor, self._threads, self._bounds = factor, threads, bounds
+        finite = bounds[np.isfinite(bounds)]
+        self._largest_bound = float(abs(finite).max(initial=0))
+        self._flags = {"held": np.empty(tree.n, np.uint8)}
+        for name in ("split", "dirty", "entered"):
+            self._flags[name] = np.empty(n_internal, np.uint8)
+        names = ("t", "b", "z", "q", "weight", "tau", "d")
+        self._numbers = {name: np.empty(n_internal) for name in names}
+
+    def solve(self, v: np.ndarray, out: np.ndarray, tolerance: Tolerance) -> int:
+        """Write the optimum for `v`, by node, into `out`; returns the number of passes.
+
+        Values too large for float64 become infinite. Exactly known values that leave no room for
+        the bounds are refused.
+        """
+        largest = max(float(v.max()), -float(v.min()), self._largest_bound)
+        shift = max(0, int(np.frexp(largest)[1]) - LARGEST_EXPONENT)
+        noisy, bounds = (np.ldexp(a, -shift) if shift else a for a in (v, self._bounds))
+        if self._factor.some_exact:
+            i = _infeasible_node(self._factor, noisy, bounds, tolerance)
+            if i is not None:
+                check.fail(
+                    "noisy",
+                    f"must leave room for the lower bounds; node {i} is known exactly to be "
+                    f"{v[i]:.15g}, less than the bounds and known values below it add up to.",
+                )
+        passes = self._solve(noisy, bounds, out)
+        if shift:
+            with np.errstate(over="ignore"):
+                np.ldexp(out, shift, out=out)
+        return passes
+
+    def _solve(self, v: np.ndarray, bounds: np.ndarray, out: np.ndarray) -> int:
+        tree, layout = self._factor.tree, self._factor.tree._layout
+        if tree.n == 1:
+            out[0] = np.maximum(v, bounds)[0]
+            return 1
+        bound = None
+        if bounds.any():
+            bound = np.zeros(tree.n)
+            bound[tree.rank[tree.leaves]] = bounds
+        for arrays in (self._flags, self._numbers):
+            for array in arrays.values():
+                array.fill(0)
+        self._flags["dirty"].fill(1)
+        state = kernels.State(
+            parent=layout.parent,
+            order=layout.order,
+            **self._factor.families._asdict(),
+            v=_sweep.readonly(v),
+            s=self._factor.s,
+            bound=bound,
+            **self._flags,
+            **self._numbers,
+        )
+        inner = [(0, 1, False), *(s for s in layout.segments if s[0] < layout.n_inner)]
+        # Sums of numbers that are not negative must not be so by rounding either.
+        floor = 0.0 if bounds.min() >= 0 else -np.inf
+        with _sweep.team(layout, self._threads) as run:
+            passes = _grow(state, inner, run)
+            for segment in inner:
+                run(kernels.write_inner, (state, out, floor), segment)
+            for segment in inner:
+                run(kernels.write_leaves, (state, out), segment)
+        return passes
+
+
+def _grow(state: kernels.State, segments: list[tuple[int, int, bool]], run: _sweep.Run) -> int:
+    """Hold leaves until none is below its bound; returns the number of passes."""
+    passes = 0
+    while state.dirty.any():
+        for segment in reversed(segments):
+            run(kernels.collect, (state,), segment)
+        for segment in segments:
+            run(kernels.scan, (state,), segment)
+        passes += 1
+    return passes

@@ -1,0 +1,678 @@
+"""Trees across trees: sales by region and by product, forecasts by place and by month.
+
+Values belong to pairs of nodes (or triples, ...), one of each tree. They are consistent if they
+are so along each tree. Where the variance of a pair is a product ``a_i b_j``, the optimum is one
+projection along each axis, in any order, and the variances of the result are products as well: the
+optimum in all pairs is the Kronecker product of the optima along the trees. Variances that
+are all equal, or proportional to numbers of leaves, are of that kind.
+
+Other variances need iterations. Let P be the projection for variances ``a_i b_j`` fitted to those
+given, W the precisions and D those of the fit. Then conjugate gradients for the normal
+equations, with those of the fit as preconditioner, need P alone: for consistent values x, the
+preconditioned residual is ``P D^-1 W (y - x)``, and every vector of the iteration is an
+array of values of pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from gmtree import _validate as check
+from gmtree._memory import refuse_above_limit
+from gmtree._progress import Progress
+from gmtree.consistency.along import Along
+from gmtree.consistency.exact import Tolerance
+from gmtree.consistency.factor import VARIANCE_RANGE, Factor, checked_variances
+from gmtree.consistency.products import as_product, fit_products
+from gmtree.consistency.splitting import ConvergenceError, NonnegativeInfo
+from gmtree.tree import Tree
+
+# An exactly known value counts as this much more precise than the fit while iterating, and its
+# remaining difference is added to it until it is met.
+EXACT_WEIGHT = 1e4
+EXACT_ROUNDS = 12
+# By how much one round can lower the residual.
+LEAST_PROGRESS = 1e-12
+# Steps between looks at the conditions of optimality, and how far to go beyond each.
+LOOK_EVERY, RELAX = 5, 1.6
+# Most unknowns for which covariances are computed by dense algebra.
+MOST_DENSE = 2000
+
+
+@dataclass(frozen=True)
+class CrossedInfo:
+    """How a projection with variances that are no products went.
+
+    Attributes
+    ----------
+    iterations : int
+        Iterations of conjugate gradients; 0 where one projection per axis is the exact answer.
+    residual : float
+        Norm of the preconditioned residual, relative to that of the measurements.
+    """
+
+    iterations: int
+    residual: float
+
+
+class CrossedConsistency:
+    """Optimal values that are consistent along several trees at once.
+
+    Parameters
+    ----------
+    trees : sequence of Tree
+        One for each axis of the values.
+    variance : optional
+        None for equal variances. A list with one entry per tree, each as in
+        :class:`gmtree.Consistency`, for variances that are their products. An array of shape
+        ``(n of the first tree, n of the second, ...)`` for any others; 0 marks a value that is
+        known exactly, inf one that was not measured.
+    exists : array of bool, optional
+        Which pairs of leaves exist, of shape ``(leaves of the first tree, leaves of the second,
+        ...)``, each in the order of ``tree.leaves``. The others are zero and no part of the
+        problem: a product that is not sold in a region.
+    threads : int, optional
+        Threads that share a sweep over large arrays; by default the cores at hand.
+
+    Notes
+    -----
+    With equal variances and with products the result is exact: one projection along each axis. An
+    array that is a product to rounding is recognised. Otherwise, and with `exists`, the
+    optimum is found by conjugate gradients to the tolerance asked for, or there is an error.
+
+    A pair of leaves of which neither itself nor any pair of nodes above it was measured could have
+    any value and is refused. Where the values measured determine the sum of some pairs only,
+    products split it evenly, as in :class:`gmtree.Consistency`, and arrays so that the sum of
+    squares, weighted with the fitted precisions, is least.
+
+    Examples
+    --------
+    >>> import numpy as np, gmtree as gm
+    >>> regions, products = gm.shapes.star(3), gm.shapes.star(4)
+    >>> post = gm.CrossedConsistency([regions, products])
+    >>> noisy = np.arange(12.0).reshape(3, 4)
+    >>> x = post.project(noisy)
+    >>> x.round(3)
+    array([[ 8.   ,  1.333,  2.667,  4.   ],
+           [ 1.   , -0.333,  0.333,  1.   ],
+           [ 7.   ,  1.667,  2.333,  3.   ]])
+    >>> bool(np.allclose(x[0], x[1] + x[2])), bool(np.allclose(x[:, 0], x[:, 1:].sum(axis=1)))
+    (True, True)
+    >>> post.node_variance()[0].round(3)
+    array([0.5, 0.5, 0.5, 0.5])
+    """
+
+    def __init__(
+        self,
+        trees: Sequence[Tree],
+        variance: Any = None,
+        *,
+        exists: Any = None,
+        threads: int | None = None,
+    ) -> None:
+        self.trees = _trees(trees)
+        self.shape = tuple(tree.n for tree in self.trees)
+        self._threads = check.threads("threads", threads)
+        self._exists = self._mask(exists)
+        self._precision: np.ndarray | None = None
+        if isinstance(variance, (list, tuple)):
+            if len(variance) != len(self.trees):
+                check.fail("variance", f"must have one entry per tree ({len(self.trees)}), "
+                           f"not {len(variance)}.")  # fmt: skip
+            self._fit = [
+                checked_variances(tree, given, f"tree {k}")
+                for k, (tree, given) in enumerate(zip(self.trees, variance, strict=True))
+            ]
+        elif variance is None:
+            self._fit = [np.ones(tree.n) for tree in self.trees]
+        else:
+            s = self._array(variance)
+            product = as_product(s)
+            if product is None:
+                self._refuse_unmeasured(s)
+                self._fit, self._precision = self._fitted(s)
+            else:
+                self._fit = product
+        if self._precision is None:
+            self._refuse_mixed()
+            if self._exists is not None:
+                s = reduce(np.multiply.outer, self._fit)
+                self._fit, self._precision = self._fitted(s)
+        self._along = [
+            Along(tree, Factor.of(tree, {"node": a}, self._threads), self._threads)
+            for tree, a in zip(self.trees, self._fit, strict=True)
+        ]
+        self._sums = [Along.aggregate(tree, self._threads) for tree in self.trees]
+
+    # ------------------------------------------------------------------ variances
+
+    def _mask(self, exists: Any) -> np.ndarray | None:
+        if exists is None:
+            return None
+        a = check.array("exists", exists)
+        shape = tuple(tree.n_leaves for tree in self.trees)
+        if a.dtype != bool:
+            check.fail_type("exists", f"must hold bools, not {a.dtype}.")
+        if a.shape != shape:
+            check.fail("exists", f"must have one entry per pair of leaves {shape}, not {a.shape}.")
+        if not a.any():
+            check.fail("exists", "must be true for some pair of leaves.")
+        return None if a.all() else a.copy()
+
+    def _array(self, variance: Any) -> np.ndarray:
+        a = check.reals("variance", variance)
+        if a.shape not in ((), self.shape):
+            check.fail(
+                "variance", "must be None, a list with one entry per tree, one number, or an array "
+                f"of shape {self.shape}, not of shape {a.shape}.",
+            )  # fmt: skip
+        s = np.array(np.broadcast_to(a, self.shape), np.float64)
+        smallest, largest = VARIANCE_RANGE
+        bad = ~((s == 0) | (s == np.inf) | ((s >= smallest) & (s <= largest)))
+        if bad.any():
+            first = _first(bad)
+            check.fail(
+                "variance",
+                f"must be 0, inf or from {smallest} to {largest}; {_pair(first)} has {s[first]}.",
+            )
+        return s
+
+    def _refuse_mixed(self) -> None:
+        """Refuse products of 0 and infinity."""
+        for k, a in enumerate(self._fit):
+            for m, b in enumerate(self._fit):
+                zero, missing = np.flatnonzero(a == 0), np.flatnonzero(np.isinf(b))
+                if k != m and zero.size and missing.size:
+                    check.fail(
+                        "variance",
+                        f"must not be 0 in one tree and inf in another; node {zero[0]} of tree {k} "
+                        f"is known exactly and node {missing[0]} of tree {m} not measured.",
+                    )
+
+    def _refuse_unmeasured(self, s: np.ndarray) -> None:
+        """Refuse pairs of leaves about which nothing is known, themselves or above."""
+        if not np.isinf(s).any():
+            return
+        known = np.isfinite(s).astype(np.float64)
+        self._from_root(known)
+        never = known[self._leaf_pairs] == 0
+        if self._exists is not None:
+            never &= self._exists
+        if never.any():
+            pair = tuple(
+                int(tree.leaves[i]) for tree, i in zip(self.trees, _first(never), strict=True)
+            )
+            check.fail(
+                "variance",
+                "must be finite for each pair of leaves, or some pair of nodes above it; neither "
+                f"{_pair(pair)} nor any pair above it is measured, so its value could be anything.",
+            )
+
+    def _fitted(self, s: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
+        """Products that are close to `s`, and the precisions to iterate with."""
+        self._exact = s == 0
+        fit = fit_products(s)
+        if self._exists is None:
+            for k, tree in enumerate(self.trees):
+                others = tuple(a for a in range(s.ndim) if a != k)
+                missing = np.isinf(s).all(axis=others)
+                if not missing.any():
+                    continue
+                # A node that is never measured counts as such, if the others determine it.
+                try:
+                    without = np.where(missing, np.inf, fit[k])
+                    Factor.of(tree, {"node": without}, self._threads)
+                    fit[k] = without
+                except ValueError:
+                    pass
+        with np.errstate(divide="ignore"):
+            precision = 1 / s
+        if self._exact.any():
+            finite = reduce(np.multiply.outer, [np.where(np.isinf(a), 1, a) for a in fit])
+            precision[self._exact] = EXACT_WEIGHT / finite[self._exact]
+        return fit, precision
+
+    def __repr__(self) -> str:
+        how = "products" if self._precision is None else "any variances"
+        return f"CrossedConsistency({', '.join(map(repr, self.trees))}, {how})"
+
+    # ------------------------------------------------------------------ projection
+
+    def project(
+        self,
+        noisy: Any,
+        *,
+        nonnegative: bool = False,
+        out: np.ndarray | None = None,
+        return_info: bool = False,
+        tolerance: float | None = None,
+        iterations: int = 5000,
+    ) -> Any:
+        """The consistent values closest to the measurements.
+
+        Parameters
+        ----------
+        noisy : array of shape ``(n of the first tree, n of the second, ...)``
+            Measured values; float32 stays float32. Those not measured are ignored.
+        nonnegative : bool
+            Among the values that are nowhere negative, by a splitting method.
+        out : array, optional
+            Where to put the result. It may be `noisy`.
+        return_info : bool
+            Also return a :class:`CrossedInfo`, or with `nonnegative` a
+            :class:`gmtree.consistency.splitting.NonnegativeInfo`.
+        tolerance : float, optional
+            Of conjugate gradients: the residual to reach, relative to that of the
+            measurements; by default 1e-10. With `nonnegative`: how far any pair of leaves may miss
+            its condition of optimality, in standard deviations; by default 1e-6.
+        iterations : int
+            How many to do at most before giving up with an error.
+
+        Returns
+        -------
+        array of the shape of `noisy`, or (array, info)
+        """
+        check.flag("nonnegative", nonnegative)
+        check.flag("return_info", return_info)
+        most = check.count("iterations", iterations, least=1)
+        tolerance = check.real("tolerance", tolerance or (1e-6 if nonnegative else 1e-10))
+        if tolerance <= 0:
+            check.fail("tolerance", f"must be positive, not {tolerance}.")
+        v = self._measurements(noisy)
+        dtype = np.float32 if v.dtype == np.float32 else np.float64
+        if out is not None:
+            check.output("out", out, self.shape, dtype)
+        info: Any = CrossedInfo(0, 0.0)
+        if nonnegative:
+            x, info = self._nonnegative(v.astype(np.float64), tolerance, most)
+        elif self._precision is not None:
+            x, info = self._iterate(v.astype(np.float64), tolerance, most)
+        else:
+            x = self._separable(v, out, dtype)
+        if out is not None and x is not out:
+            np.copyto(out, x, casting="same_kind")
+        x = x.astype(dtype, copy=False) if out is None else out
+        return (x, info) if return_info else x
+
+    def _measurements(self, noisy: Any) -> np.ndarray:
+        """Values as they are, 0 where not measured; the rest must be finite."""
+        a = check.array("noisy", noisy)
+        if a.shape != self.shape:
+            check.fail("noisy", f"must have one value per pair {self.shape}, not {a.shape}.")
+        v = check.values("noisy", a.reshape(a.shape[0], -1), a.shape[0]).reshape(self.shape)
+        if self._precision is not None:
+            missing = self._precision == 0
+        else:
+            missing = np.zeros(self.shape if self._some_missing else (), bool)
+            for k, variance in enumerate(self._fit):
+                if np.isinf(variance).any():
+                    missing |= _on_axis(np.isinf(variance), k, len(self.shape))
+        if missing.any():
+            v = np.where(missing, v.dtype.type(0), v)
+        if v.dtype.kind == "f" and not np.isfinite(v.sum()) and not np.isfinite(v).all():
+            first = _first(~np.isfinite(v))
+            check.fail("noisy", f"must be finite; {_pair(first)} is {v[first]}.")
+        return v
+
+    @property
+    def _some_missing(self) -> bool:
+        return any(np.isinf(a).any() for a in self._fit)
+
+    def _separable(self, v: np.ndarray, out: np.ndarray | None, dtype: Any) -> np.ndarray:
+        """One projection along each axis, the last one first; refuses exact values not met."""
+        known = [np.flatnonzero(a == 0) for a in self._fit]
+        can_fail = any(nodes.size for nodes in known)
+        direct = out is not None and out.flags.c_contiguous and not can_fail
+        if direct and out is not None and not np.may_share_memory(out, v):
+            x = out
+        else:
+            x = np.empty(self.shape, dtype)
+        self._apply(self._along, v, x)
+        tolerance = Tolerance.of(np.dtype(dtype)).relative
+        for k, nodes in enumerate(known if can_fail else []):
+            difference = abs(np.take(x, nodes, axis=k) - np.take(v, nodes, axis=k))
+            self._refuse_not_met(difference, nodes, k, tolerance * float(abs(v).max()))
+        return x
+
+    def _refuse_not_met(
+        self, difference: np.ndarray, nodes: np.ndarray, axis: int, allowed: float
+    ) -> None:
+        bad = difference > allowed
+        if bad.any():
+            first = _first(bad)
+            pair = (*first[:axis], int(nodes[first[axis]]), *first[axis + 1 :])
+            _fail_exact(pair, float(difference[first]))
+
+    def _apply(self, along: Sequence[Along], v: np.ndarray, x: np.ndarray) -> None:
+        """The sweeps along all axes, from `v` into `x`, which may be `v`."""
+        source = v
+        for axis in range(len(along) - 1, -1, -1):
+            along[axis].apply(source, x, axis)
+            source = x
+
+    def _from_root(self, x: np.ndarray) -> None:
+        """Add to each pair all pairs of nodes above it, in place."""
+        self._apply([Along(tree, None, self._threads) for tree in self.trees], x, x)
+
+    @property
+    def _leaf_pairs(self) -> tuple[np.ndarray, ...]:
+        return np.ix_(*(tree.leaves for tree in self.trees))
+
+    def _from_leaves(self, leaf: np.ndarray, x: np.ndarray) -> None:
+        """Sums of pairs of leaves, into `x`."""
+        x.fill(0)
+        x[self._leaf_pairs] = leaf if self._exists is None else np.where(self._exists, leaf, 0)
+        self._apply(self._sums, x, x)
+
+    # ------------------------------------------------------------------ conjugate gradients
+
+    def _iterate(
+        self, v: np.ndarray, tolerance: float, most: int
+    ) -> tuple[np.ndarray, CrossedInfo]:
+        """The optimum for variances that are no products."""
+        linear = np.where(self._exact, 0, self._precision * v)
+        return self._minimum(linear, v, tolerance, most)
+
+    def _minimum(
+        self, linear: np.ndarray, exact: np.ndarray, tolerance: float, most: int
+    ) -> tuple[np.ndarray, CrossedInfo]:
+        """The consistent x that minimises ``x' W x / 2 - linear' x`` and meets exact values.
+
+        Exact values are met by the method of multipliers: each counts with a large precision, and
+        what it is missed by is added to it for the next round. Without any, a second round makes up
+        for rounding where the residual is larger than it was updated to be.
+        """
+        weight, normal = self._precision, _Preconditioned(self)
+        assert weight is not None
+        x, target = np.zeros(self.shape), np.where(self._exact, exact, 0)
+        allowed = 10 * Tolerance.of(exact.dtype).relative * float(abs(exact).max(initial=0))
+        # The size of the measurements, with exact ones as precise as others.
+        _, first = normal.solve(
+            normal.gradient(linear + np.where(self._exact, normal.weigh(exact), 0))
+        )
+        done, missed = 0, 0.0
+        with Progress(most, "conjugate gradients") as progress:
+            for _ in range(EXACT_ROUNDS):
+                h = linear - weight * x
+                h[self._exact] += (weight * target)[self._exact]
+                rest = normal.gradient(h)
+                z, size = normal.solve(rest)
+                missed = float(abs(x - exact)[self._exact].max(initial=0))
+                if size <= (10 * tolerance) ** 2 * first and missed <= allowed:
+                    return x, CrossedInfo(done, float(np.sqrt(size / first)) if first else 0.0)
+                p = z.copy()
+                # Below that, rounding in the updates exceeds what is left: start from x again.
+                enough = max(tolerance**2 * first, LEAST_PROGRESS**2 * size)
+                while size > enough:
+                    if done == most:
+                        raise ConvergenceError(
+                            f"Conjugate gradients reached a residual of {np.sqrt(size / first):.1e}"
+                            f" in {most} iterations, not {tolerance:.1e}. Allow more `iterations`, "
+                            "or a larger `tolerance`."
+                        )
+                    step = weight * p
+                    length = size / float(np.vdot(p, step))
+                    x += length * p
+                    rest -= length * normal.gradient(step)
+                    before = size
+                    z, size = normal.solve(rest)
+                    p *= size / before
+                    p += z
+                    done += 1
+                    progress.advance(1)
+                target[self._exact] += (exact - x)[self._exact]
+        if missed > allowed:
+            _fail_exact(_first(abs(x - exact) * self._exact >= missed), missed)
+        raise ConvergenceError(
+            f"Conjugate gradients do not get below a residual of {np.sqrt(size / first):.1e}: "
+            "these variances are too different for floating point numbers."
+        )
+
+    # ------------------------------------------------------------------ values not below zero
+
+    def _nonnegative(
+        self, v: np.ndarray, tolerance: float, most: int
+    ) -> tuple[np.ndarray, NonnegativeInfo]:
+        """The optimum with no value below zero, by the method of Douglas and Rachford.
+
+        With the metric of the fitted variances d, it alternates between the projection along all
+        axes and the minimum of the objective, pair by pair, over what is not negative:
+        ``z = argmin f(z) + (z - w)^2 / 2 d``, ``w += relax (P(2 z - w) - z)``. In the limit z is
+        consistent, and ``(w - z) / d`` is the gradient of f with the multipliers of the bounds.
+        """
+        s = self._variances()
+        exact, missing = s == 0, np.isinf(s)
+        bad = exact & (v < 0)
+        if bad.any():
+            first = _first(bad)
+            check.fail("noisy", "must not be negative where known exactly (variance 0), with "
+                       f"nonnegative=True; {_pair(first)} is {v[first]}.")  # fmt: skip
+        fit = fit_products(s)
+        along = [
+            Along(tree, Factor.of(tree, {"node": a}, self._threads), self._threads)
+            for tree, a in zip(self.trees, fit, strict=True)
+        ]
+        d = reduce(np.multiply.outer, fit)
+        # The share of the measurement in z.
+        keep = np.where(missing, 0, np.where(exact, 1, d / (d + np.where(missing, 1, s))))
+        weight = np.where(exact | missing, 0, 1 / np.where(exact | missing, 1, s))
+        none = np.zeros(self.shape, bool)
+        if self._exists is not None:
+            none[self._leaf_pairs] = ~self._exists
+        w, x = v.copy(), np.empty(self.shape)
+        deviation = np.sqrt(d[self._leaf_pairs])
+        violation = np.inf
+        with Progress(most, "values not below zero") as progress:
+            for iteration in range(1, most + 1):
+                z = w + keep * (v - w)
+                np.maximum(z, 0, out=z)
+                z[none] = 0
+                np.subtract(2 * z, w, out=x)
+                self._apply(along, x, x)
+                if iteration % LOOK_EVERY == 0:
+                    leaf = np.where(z > 0, np.maximum(x, 0), 0)[self._leaf_pairs]
+                    found = np.empty(self.shape)
+                    self._from_leaves(leaf, found)
+                    slope = weight * (found - v) + np.where(exact, (w - z) / d, 0)
+                    self._from_root(slope)
+                    slope = slope[self._leaf_pairs]
+                    leaf = found[self._leaf_pairs]
+                    off = abs(np.minimum(leaf, slope * deviation**2))
+                    if self._exists is not None:
+                        off[~self._exists] = 0
+                    missed = float(abs(found - v)[exact].max(initial=0))
+                    violation = max(float(off.max()), missed)
+                    if np.all(off <= tolerance * deviation) and missed <= tolerance * _usual(
+                        deviation
+                    ):
+                        gap = float(abs(slope * leaf).sum())
+                        at_bound = int(np.count_nonzero(leaf == 0))
+                        return found, NonnegativeInfo(iteration, at_bound, violation, gap)
+                w += RELAX * (x - z)
+                progress.advance(1)
+        raise ConvergenceError(
+            f"The optimum without negative values was not found to {tolerance:.0e} standard "
+            f"deviations in {most} iterations; a pair still misses its condition of optimality by "
+            f"{violation:.3g}. Values known exactly may leave no such optimum; otherwise allow "
+            "more `iterations`, or a larger `tolerance`."
+        )
+
+    def _variances(self) -> np.ndarray:
+        """The variance of each pair, as given."""
+        if self._precision is None:
+            return reduce(np.multiply.outer, self._fit)
+        with np.errstate(divide="ignore"):
+            return np.where(self._exact, 0, 1 / self._precision)
+
+    # ------------------------------------------------------------------ errors of the result
+
+    def node_variance(self) -> np.ndarray:
+        """Variance of every projected value, exactly.
+
+        Products where the variances are. Otherwise by dense algebra, for at most 2,000 pairs of
+        leaves; :meth:`variance_at` gives those of single pairs of nodes for problems of any size.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> post = gm.CrossedConsistency([gm.shapes.star(3), gm.shapes.star(3)])
+        >>> post.node_variance()[0, 0].round(4)
+        np.float64(0.4444)
+        """
+        if self._precision is None:
+            by_tree = [
+                tree.from_positions(Factor.of(tree, {"node": a}, self._threads).node_variance)
+                for tree, a in zip(self.trees, self._fit, strict=True)
+            ]
+            return reduce(np.multiply.outer, by_tree)
+        unknowns = int(np.prod([tree.n_leaves for tree in self.trees]))
+        if self._exists is not None:
+            unknowns = int(self._exists.sum())
+        if unknowns > MOST_DENSE:
+            check.fail(
+                "variance",
+                f"must be products for the variances of more than {MOST_DENSE} pairs of leaves; "
+                f"there are {unknowns}. Use variance_at for single pairs of nodes.",
+            )
+        return self._dense_variance(unknowns)
+
+    def variance_at(self, *nodes: int, tolerance: float = 1e-10, iterations: int = 5000) -> float:
+        """Variance of the projected value of one pair of nodes, one node for each tree.
+
+        Where variances are no products this takes as long as a projection. For a value that is
+        not determined, conjugate gradients do not converge, which is an error.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> post = gm.CrossedConsistency([gm.shapes.star(3), gm.shapes.star(3)])
+        >>> round(post.variance_at(0, 1), 4)
+        0.4444
+        """
+        if len(nodes) != len(self.trees):
+            check.fail("nodes", f"must be one for each tree ({len(self.trees)}), not {len(nodes)}.")
+        pair = tuple(
+            check.node_number(f"nodes[{k}]", i, tree.n)
+            for k, (i, tree) in enumerate(zip(nodes, self.trees, strict=True))
+        )
+        if self._precision is None:
+            return float(self.node_variance()[pair])
+        linear = np.zeros(self.shape)
+        linear[pair] = 1
+        x, _ = self._minimum(linear, np.zeros(self.shape), tolerance, iterations)
+        return float(x[pair])
+
+    def _dense_variance(self, unknowns: int) -> np.ndarray:
+        """Diagonal of ``S C S'``, where S sums pairs of leaves and C is their covariance."""
+        size = int(np.prod(self.shape))
+        refuse_above_limit("The matrix of sums", 16 * size * unknowns, "Use variance_at.")
+        every = np.ones([tree.n_leaves for tree in self.trees], bool)
+        index = np.argwhere(every if self._exists is None else self._exists)
+        S = np.empty((size, unknowns))
+        for column, place in zip(S.T, index, strict=True):
+            leaf = np.zeros(every.shape)
+            leaf[tuple(place)] = 1
+            x = np.empty(self.shape)
+            self._from_leaves(leaf, x)
+            column[:] = x.ravel()
+        exact, s = self._exact.ravel(), self._variances().ravel()
+        free = np.eye(unknowns)
+        if exact.any():
+            _, sizes, right = np.linalg.svd(S[exact], full_matrices=True)
+            free = right[np.count_nonzero(sizes > 1e-10 * sizes.max()) :].T
+        used = ~exact & np.isfinite(s)
+        rows = (S[used] @ free) / np.sqrt(s[used])[:, None]
+        sizes, vectors = np.linalg.eigh(rows.T @ rows)
+        known = sizes > 1e-12 * max(float(sizes.max(initial=0)), 1e-300)
+        reached = S @ (free @ vectors)
+        variance = (reached[:, known] ** 2 / sizes[known]).sum(axis=1)
+        variance[(abs(reached[:, ~known]) > 1e-6).any(axis=1)] = np.inf
+        return variance.reshape(self.shape)
+
+
+class _Preconditioned:
+    """The normal equations of a problem, solved for its fitted variances.
+
+    A gradient is an array h by pair of nodes, of which only the sums over the pairs above each pair
+    of leaves count. Near the optimum these vanish while h does not, so that products with h would
+    be lost in rounding. So a gradient is kept as the solution P D^-1 h that it leads to; where some
+    pairs of leaves do not exist, which P does not know of, as those sums themselves.
+    """
+
+    def __init__(self, problem: CrossedConsistency) -> None:
+        self._problem = problem
+        fit = problem._fit
+        self._variance = reduce(np.multiply.outer, [np.where(np.isinf(a), 0, a) for a in fit])
+        self._precision = reduce(np.multiply.outer, [1 / a for a in fit])
+
+    def weigh(self, x: np.ndarray) -> np.ndarray:
+        """Values as gradients, with the fitted precisions."""
+        return self._precision * x
+
+    def gradient(self, h: np.ndarray) -> np.ndarray:
+        """What counts of `h`, which is used up."""
+        problem = self._problem
+        if problem._exists is None:
+            h *= self._variance
+            problem._apply(problem._along, h, h)
+            return h
+        problem._from_root(h)
+        sums = np.where(problem._exists, h[problem._leaf_pairs], 0)
+        h.fill(0)
+        h[problem._leaf_pairs] = sums
+        return h
+
+    def solve(self, gradient: np.ndarray) -> tuple[np.ndarray, float]:
+        """The solution z for the fitted variances, and the product of both."""
+        problem = self._problem
+        if problem._exists is None:
+            return gradient, float(np.sum(gradient * gradient * self._precision))
+        z = self._variance * gradient
+        problem._apply(problem._along, z, z)
+        problem._from_leaves(z[problem._leaf_pairs], z)
+        return z, float(np.vdot(z, gradient))
+
+
+def _trees(trees: Sequence[Tree]) -> tuple[Tree, ...]:
+    if isinstance(trees, Tree) or not isinstance(trees, Sequence):
+        check.fail_type("trees", f"must be a list of trees, not a {type(trees).__name__}.")
+    if not trees:
+        check.fail("trees", "must have at least one tree.")
+    for k, tree in enumerate(trees):
+        if not isinstance(tree, Tree):
+            check.fail_type("trees", f"must hold trees; entry {k} is a {type(tree).__name__}.")
+    return tuple(trees)
+
+
+def _on_axis(a: np.ndarray, axis: int, ndim: int) -> np.ndarray:
+    """A vector along one axis of an array with so many."""
+    return a.reshape([-1 if k == axis else 1 for k in range(ndim)])
+
+
+def _first(mask: np.ndarray) -> tuple[int, ...]:
+    """Index of the first true entry."""
+    return tuple(int(i) for i in np.unravel_index(int(np.argmax(mask)), mask.shape))
+
+
+def _pair(index: tuple[int, ...]) -> str:
+    what = {1: "node", 2: "pair"}.get(len(index), "tuple")
+    return f"{what} {index[0] if len(index) == 1 else index}"
+
+
+def _usual(a: np.ndarray) -> float:
+    """The mean of what is positive and finite, or 1."""
+    some = a[np.isfinite(a) & (a > 0)]
+    return float(some.mean()) if some.size else 1.0
+
+
+def _fail_exact(pair: tuple[int, ...], difference: float) -> None:
+    check.fail(
+        "noisy",
+        f"must agree where values are known exactly (variance 0); {_pair(pair)} cannot be met "
+        f"together with the others, it is missed by {difference:.6g}.",
+    )

@@ -1,0 +1,87 @@
+"""Variances and covariances of consistent values, exactly.
+
+Functions here take a :class:`Factor` and answer in its units, with nodes and leaves as the caller
+numbers them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gmtree import _validate as check
+from gmtree._kernels import variances as kernels
+from gmtree.consistency.factor import Factor
+
+
+def covariance(factor: Factor, i: Any, j: Any) -> Any:
+    """Covariance of the values of two nodes; NaN where one of two has an infinite variance."""
+    tree = factor.tree
+    first, second = np.broadcast_arrays(
+        check.node_numbers("i", i, tree.n), check.node_numbers("j", j, tree.n)
+    )
+    a, b = (tree.rank[x.ravel()].astype(np.uint64) for x in (first, second))
+    out = np.empty(a.size)
+    largest, _ = factor.largest_children
+    known = (tree._layout.parent, *factor.weights, largest, factor.node_variance)
+    kernels.covariances(*known, a, b, out)
+    if factor.has_undetermined:
+        unknown = np.isinf(factor.node_variance)
+        out[unknown[a] | unknown[b]] = np.nan
+        out[unknown[a] & (a == b)] = np.inf
+    out *= factor.scale
+    return out.reshape(first.shape) if first.ndim else float(out[0])
+
+
+def leaf_sum_variance(factor: Factor, mask: Any) -> float:
+    """Variance of the sum of the leaves marked in `mask`, in the order of ``tree.leaves``."""
+    n_leaves = factor.tree.n_leaves
+    a = check.array("mask", factor.tree._aligned("mask", mask, "leaf"))
+    if a.dtype != bool:
+        check.fail_type(
+            "mask", f"must hold bools, not {a.dtype}; sums over ranges of leaves: range_variance."
+        )
+    if a.shape != (n_leaves,):
+        check.fail("mask", f"must have one entry per leaf ({n_leaves}), not {a.shape}.")
+    return _weighted_sum_variance(factor, a)
+
+
+def range_variance(factor: Factor, ranges: Any) -> Any:
+    """Variances of sums over ranges of ``tree.leaves_left_to_right``; a float for one pair."""
+    a = check.array("ranges", ranges)
+    several = a.reshape(1, 2) if a.shape == (2,) else a
+    pairs = check.ranges("ranges", several, factor.tree.n_leaves)
+    variances = _range_variances(factor, pairs)
+    return float(variances[0]) if a.ndim == 1 else variances
+
+
+def _weighted_sum_variance(factor: Factor, leaf_weight: np.ndarray) -> float:
+    """Variance of a weighted sum of all leaves, in one sweep."""
+    tree = factor.tree
+    weight, spread = np.zeros((2, tree.n))
+    weight[tree.rank[tree.leaves]] = leaf_weight
+    kernels.weigh_leaves(tree._layout.parent, *factor.weights, weight, spread)
+    return float(factor.scale * (spread[0] + weight[0] ** 2 * factor.node_variance[0]))
+
+
+def _range_variances(factor: Factor, ranges: np.ndarray) -> np.ndarray:
+    tree, layout = factor.tree, factor.tree._layout
+    out = np.zeros(len(ranges))
+    if factor.has_undetermined:
+        # Infinite variances cancel or not depending on which siblings are in a range.
+        for k, (start, stop) in enumerate(ranges):
+            mask = np.zeros(tree.n)
+            mask[tree.leaves_left_to_right[start:stop]] = 1
+            out[k] = _weighted_sum_variance(factor, mask[tree.leaves])
+        return out
+    some = np.flatnonzero(ranges[:, 0] < ranges[:, 1])
+    result = np.empty(some.size)
+    lists = tree._child_lists
+    kernels.range_variances(
+        layout.parent, layout.order, factor.rank, factor.s, factor.t, lists.start, lists.place,
+        factor.sibling_sums, tree.leaves_left_to_right, ranges[some], factor.node_variance[0],
+        result,
+    )  # fmt: skip
+    out[some] = factor.scale * result
+    return out

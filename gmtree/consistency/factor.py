@@ -1,0 +1,285 @@
+"""Stage 1 of consistency: from variances of measurements to the weights of the two sweeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gmtree import _sweep
+from gmtree import _validate as check
+from gmtree._families import Families
+from gmtree._kernels import projection as kernels
+from gmtree._kernels import variances
+from gmtree.tree import Tree
+
+# Ratios of positive variances and of values to them must not overflow, nor vanish.
+VARIANCE_RANGE = (1e-100, 1e100)
+
+
+def variance_by_node(tree: Tree, variance: Any) -> tuple[float, np.ndarray | None]:
+    """(scale, None) where all variances are equal, else (1, variance of each node).
+
+    Takes what :class:`Consistency` takes. Variances given per node are returned as they are and
+    checked when they are used; the array may be the caller's own.
+    """
+    if variance is None:
+        return 1.0, None
+    per, numbers = _read_variance(variance)
+    a = check.reals("variance", tree._aligned("variance", numbers))
+    sizes = {"node": tree.n, "level": tree.height}
+    allowed = sizes if per == "any" else {per: sizes[per]}
+    if a.shape not in ((), *((size,) for size in allowed.values())):
+        forms = " or ".join(f"one per {name} ({size})" for name, size in allowed.items())
+        check.fail("variance", f"must be one number, {forms}, not have shape {a.shape}.")
+    a = np.ascontiguousarray(a, np.float64).reshape(a.shape)
+    if per != "level" and a.shape == (tree.n,):
+        if per == "any" and tree.height == tree.n:
+            _refuse_ambiguous(tree, a)
+        return 1.0, a
+    check_variances(a, "level")
+    if a.ndim == 0 and 0 < a < np.inf:
+        return float(a), None
+    return 1.0, np.full(tree.n, a) if a.ndim == 0 else a[tree.depth - 1]
+
+
+def checked_variances(tree: Tree, variance: Any, what: str) -> np.ndarray:
+    """The variance of each node in an array of its own; errors also name `what` they belong to."""
+    try:
+        scale, by_node = variance_by_node(tree, variance)
+        if by_node is None:
+            return np.full(tree.n, scale)
+        check_variances(by_node, "node")
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{error} ({what})") from None
+    return by_node.copy()
+
+
+def _read_variance(variance: Any) -> tuple[str, Any]:
+    """("node" or "level", numbers) where the caller says which they are; else ("any", numbers)."""
+    if not isinstance(variance, Mapping):
+        return "any", variance
+    if len(variance) != 1 or next(iter(variance)) not in ("node", "level"):
+        check.fail(
+            "variance",
+            "must be {'node': [...]} or {'level': [...]} if it is a mapping; "
+            f"its keys are {check.some(map(repr, variance)) or 'missing'}.",
+        )
+    return next(iter(variance.items()))
+
+
+def _refuse_ambiguous(tree: Tree, a: np.ndarray) -> None:
+    """On a chain, refuse numbers that mean one thing per node and another per level."""
+    differs = np.flatnonzero(~((a == a[tree.depth - 1]) | np.isnan(a)))
+    if differs.size:
+        i = differs[0]
+        check.fail(
+            "variance",
+            f"could be one number per node or one per level, since this tree has {tree.n} of "
+            f"both, and node {i} is on level {tree.depth[i]}; "
+            "say which: {'node': [...]} or {'level': [...]}.",
+        )
+
+
+def check_variances(a: np.ndarray, per: str) -> None:
+    """Refuse numbers that cannot be variances, naming the first node or level that has one."""
+    smallest, largest = VARIANCE_RANGE
+    bad = np.flatnonzero(~((a == 0) | (a == np.inf) | ((a >= smallest) & (a <= largest))))
+    if not bad.size:
+        return
+    worst = a.flat[bad[0]]
+    rule = "must not be negative or NaN"
+    if worst > 0:
+        rule = f"must be 0, inf or from {smallest} to {largest}"
+    where = f"; {per} {bad[0] + (per == 'level')} has" if a.ndim else ", not"
+    check.fail("variance", f"{rule}{where} {worst}.")
+
+
+def sum_leaves(
+    run: _sweep.Run, layout: _sweep.Layout, order: np.ndarray | None, v: np.ndarray, b: np.ndarray
+) -> None:
+    """Add up the leaves of each family of `v`, ordered as in `order`, into `b`, by position."""
+    for segment in reversed(layout.segments):
+        if segment[0] >= layout.n_inner:
+            large = _sweep.mean_family(layout, segment) >= _sweep.LARGE_FAMILY
+            families = v.ndim == 1 and large
+            kernel = kernels.up_leaf_families if families else kernels.up_leaves
+            run(kernel, (layout.parent, order, v, b), segment)
+
+
+@dataclass(frozen=True)
+class Factor:
+    """What the sweeps need to know of the variances, by position.
+
+    It never changes. What only some questions need is computed on first use and kept; two threads
+    may both compute it, with the same result.
+
+    Attributes
+    ----------
+    t : array, per internal node
+        Sum of the variances with which the children are known from below; infinite where that
+        is not known of some.
+    s : array or None
+        Variance of the measurement at each node. None where all are equal.
+    q : array or None
+        How nodes share differences, where some are known only together with their siblings.
+    measured : array of bool or None
+        Nodes (in the caller's numbering) with finite variance; None if that is all.
+    exact : array of int
+        Positions of nodes that are known exactly both by themselves and by their children.
+    some_exact : bool
+        Whether any node is known exactly.
+    scale : float
+        Unit of all variances: the common one where all are equal, else 1.
+    """
+
+    tree: Tree
+    t: np.ndarray
+    s: np.ndarray | None = None
+    q: np.ndarray | None = None
+    measured: np.ndarray | None = None
+    exact: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    some_exact: bool = False
+    scale: float = 1.0
+
+    @classmethod
+    def of(cls, tree: Tree, variance: Any, threads: int | None) -> Factor:
+        """Stage 1 for variances as a user gives them."""
+        scale, by_node = variance_by_node(tree, variance)
+        if by_node is None:
+            return cls._of_equal(tree, scale, threads)
+        return cls._of_each(tree, by_node, threads)
+
+    @classmethod
+    def _of_equal(cls, tree: Tree, scale: float, threads: int | None) -> Factor:
+        """All variances equal: t is the theta of the paper."""
+        layout = tree._layout
+        t = np.zeros(tree.n_internal)
+        with _sweep.team(layout, threads) as run:
+            for segment in reversed(layout.segments):
+                if segment[0] >= layout.n_inner:
+                    run(kernels.count_leaves, (layout.parent, t), segment)
+                else:
+                    run(kernels.factor_inner, (layout.parent, None, t), segment)
+        return cls(tree, _sweep.readonly(t), scale=scale)
+
+    @classmethod
+    def _of_each(cls, tree: Tree, variance: np.ndarray, threads: int | None) -> Factor:
+        """Each node with its own variance, given in the caller's numbering."""
+        layout = tree._layout
+        s, t = np.empty(tree.n), np.zeros(tree.n_internal)
+        with _sweep.team(layout, threads) as run:
+            some_missing, some_exact = _take(run, layout, variance, s)
+            s = _sweep.readonly(s)
+            sum_leaves(run, layout, None, s, t)
+            for segment in reversed(layout.segments):
+                if segment[0] < layout.n_inner:
+                    run(kernels.factor_inner, (layout.parent, s, t), segment)
+        t = _sweep.readonly(t)
+        q = measured = None
+        exact = np.empty(0, np.int64)
+        if some_missing:
+            measured = np.isfinite(variance)
+            if kernels.known(s, t, np.uint64(0)) == np.inf:
+                _refuse_undetermined(tree, variance)
+            if not np.isfinite(t).all():
+                q = _split_evenly(tree, s, t)
+        if some_exact:
+            exact = np.flatnonzero((s[: tree.n_internal] == 0) & (t == 0))
+        return cls(tree, t, s, q, measured, exact, some_exact)
+
+    @property
+    def has_undetermined(self) -> bool:
+        """Whether some nodes are known only together with their siblings."""
+        return self.q is not None
+
+    @property
+    def weights(self) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray]:
+        """q, s and t, as kernels take them."""
+        return self.q, self.s, self.t
+
+    @property
+    def rank(self) -> np.ndarray | None:
+        """Position of each node, unsigned; None where position and node are the same."""
+        layout = self.tree._layout
+        return None if layout.order is None else self.tree.rank.view(layout.parent.dtype)
+
+    @property
+    def variance(self) -> np.ndarray:
+        """Variance of the measurement at each node, in the caller's numbering."""
+        if self.s is None:
+            return np.full(self.tree.n, self.scale)
+        return self.tree.from_positions(self.s)
+
+    @cached_property
+    def families(self) -> Families:
+        """The children of each internal node, as bounds and rounding take them."""
+        return Families.of(self.tree)
+
+    @cached_property
+    def largest_children(self) -> tuple[np.ndarray, np.ndarray]:
+        """For each internal node its child with the largest q, and the q of the others."""
+        n_inner = self.tree.n_internal
+        parent = self.tree._layout.parent
+        largest, rest = np.zeros(n_inner, parent.dtype), np.zeros(n_inner)
+        variances.largest_children(parent, self.s, self.t, largest, rest)
+        return largest, rest
+
+    @cached_property
+    def node_variance(self) -> np.ndarray:
+        """Variance of each consistent value, by position."""
+        variance = np.empty(self.tree.n)
+        largest, rest = self.largest_children
+        parent = self.tree._layout.parent
+        variances.node_variances(parent, *self.weights, largest, rest, variance)
+        return _sweep.readonly(variance)
+
+    @cached_property
+    def sibling_sums(self) -> np.ndarray:
+        """Sums of q over stretches of the tree's lists of children."""
+        child = self.tree._child_lists.child
+        sums = np.zeros(2 * child.size)
+        variances.sibling_sums(child, self.rank, self.s, self.t, sums)
+        return sums
+
+
+def _take(
+    run: _sweep.Run, layout: _sweep.Layout, variance: np.ndarray, s: np.ndarray
+) -> tuple[bool, bool]:
+    """Bring variances into positions; whether some are infinite, and whether some are zero."""
+    seen = np.zeros(3, bool)
+    args = (layout.order, _sweep.readonly(variance), *VARIANCE_RANGE, s, seen)
+    kernels.take_variances(*args, 0, 1)
+    for segment in layout.segments:
+        run(kernels.take_variances, args, segment, True)
+    some_invalid, some_missing, some_exact = seen.tolist()
+    if some_invalid:
+        check_variances(variance, "node")
+    return some_missing, some_exact
+
+
+def _split_evenly(tree: Tree, s: np.ndarray, t: np.ndarray) -> np.ndarray:
+    """How nodes share differences where some children are undetermined."""
+    parent = tree._layout.parent
+    count, q = np.zeros(t.size), np.empty(tree.n)
+    kernels.count_undetermined(parent, s, t, count)
+    kernels.split_evenly(parent, s, t, count, q)
+    return _sweep.readonly(q)
+
+
+def _refuse_undetermined(tree: Tree, variance: np.ndarray) -> None:
+    """Say why the total is unknown: a leaf with no measurement from itself to the root."""
+    if not np.isfinite(variance).any():
+        check.fail("variance", "must be finite at some node; no node is measured.")
+    unmeasured = np.isinf(variance).astype(np.int64)
+    # Downward: how many of the nodes on the path from the root are not measured.
+    _sweep.propagate(tree._layout, unmeasured, unmeasured)
+    first = int(tree.leaves[np.flatnonzero((unmeasured == tree.depth)[tree.leaves])[0]])
+    check.fail(
+        "variance",
+        f"must be finite somewhere on the path from each leaf to the root; neither leaf {first} "
+        "nor any node above it is measured, so its value could be anything.",
+    )

@@ -1,0 +1,56 @@
+"""What every data set is, and how look-alikes share out a total."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from gmtree.tree import Tree
+
+RandomSource = np.random.Generator | int | None
+
+
+class Dataset(NamedTuple):
+    """A tree with counts at its leaves.
+
+    Attributes
+    ----------
+    tree : Tree
+    counts : array of int64
+        One per leaf, in the order of ``tree.leaves``.
+    name : str
+        Such as 'census2010'.
+    is_real : bool
+        Whether the counts come from published files.
+    description : str
+        Where the data come from: the files, or 'look-alike, not census data'.
+    unit : str
+        What is counted: 'people', 'rides' or 'records'.
+    """
+
+    tree: Tree
+    counts: np.ndarray
+    name: str
+    is_real: bool
+    description: str
+    unit: str
+
+    def __repr__(self) -> str:
+        return (
+            f"{self.name} ({self.description}): {self.tree}, {int(self.counts.sum()):,} {self.unit}"
+        )
+
+
+def share_out(total: int, weights: np.ndarray) -> np.ndarray:
+    """Whole numbers that add up to `total`, in proportion to `weights`.
+
+    The running sum is rounded, so that no number is off by more than one and the numbers add up
+    without a second pass.
+    """
+    upto = np.cumsum(weights, dtype=np.float64)
+    upto *= total / upto[-1]
+    edges = np.rint(upto, out=upto).astype(np.int64)
+    edges[-1] = total
+    edges[1:] -= edges[:-1].copy()
+    return edges

@@ -1,0 +1,168 @@
+"""Trees from linked objects of other libraries, and from summing matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gmtree._columns import column_names, is_frame, library, take_column
+from gmtree._kernels import tries as kernels
+from gmtree._labels import column, distinct_labels
+from gmtree._validate import array, fail, fail_type, index_dtype, shown
+
+
+def _reader(argument: str, how: Any) -> Callable[[Any], Any]:
+    """A function of an object: itself, or what looks up an attribute."""
+    if callable(how):
+        return how
+    if not isinstance(how, str):
+        fail_type(argument, f"must be the name of an attribute, or a function, not {how!r}.")
+
+    def read(x: Any) -> Any:
+        found = getattr(x, how)
+        return found() if callable(found) else found
+
+    return read
+
+
+def from_objects(
+    root: Any, children: Any, label: Any, length: Any
+) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Parents, labels and lengths of the objects below `root`, depth first."""
+    below = _reader("children", children)
+    found: list[Any] = []
+    parent: list[int] = []
+    waiting, seen = [(root, -1)], set()
+    while waiting:
+        x, above = waiting.pop()
+        if id(x) in seen:
+            fail("root", f"must be a tree; node {found.index(x)} ({x!r}) is reached twice.")
+        seen.add(id(x))
+        found.append(x)  # which also keeps its id from being given away
+        parent.append(above)
+        try:
+            inner = list(below(x) or ())
+        except AttributeError as error:
+            fail_type("children", f"must say how to find the children of {x!r}: {error}.")
+        waiting += [(child, len(found) - 1) for child in reversed(inner)]
+    own = np.array(parent, index_dtype(len(parent)))
+    return own, _labels_of(found, label), _lengths_of(found, length)
+
+
+def _labels_of(found: list[Any], label: Any) -> np.ndarray | None:
+    if label is None or (isinstance(label, str) and not hasattr(found[0], label)):
+        return None
+    read = _reader("label", label)
+    labels = [read(x) for x in found]
+    return None if all(x is None for x in labels) else column("label", labels)
+
+
+def _lengths_of(found: list[Any], length: Any) -> np.ndarray | None:
+    if length is None:
+        return None
+    read = _reader("length", length)
+    lengths = [read(x) for x in found]
+    try:
+        out = np.array([np.nan if x is None else x for x in lengths], np.float64)
+    except (TypeError, ValueError):
+        fail_type("length", "must give a number, or None, for every object.")
+    if np.isnan(out[0]):
+        out[0] = 0
+    return out
+
+
+# --------------------------------------------------------------------------- summing matrices
+
+
+def from_summing_matrix(S: Any) -> tuple[np.ndarray, np.ndarray | None]:
+    """Parents, and labels where a frame names the rows."""
+    labels, names = None, None
+    if is_frame(S):
+        S, labels, names = _from_frame(S)
+    start, cols, shape = _ones(S)
+    size = np.diff(start)
+    if not size.all():
+        row = int(np.flatnonzero(size == 0)[0])
+        fail("S", f"must have a 1 in every row; {_row(row, labels)} has none.")
+    # Of equal rows the upper one is the parent.
+    order = np.argsort(-size, kind="stable").astype(start.dtype)
+    owner = np.full(shape[1], -1, start.dtype)
+    parent = np.full(shape[0], -1, start.dtype)
+    row = int(kernels.nest(order, start, cols, owner, parent))
+    if row >= 0:
+        # The smallest of the rows that its leaves belonged to does not hold all of them.
+        others = np.unique(owner[cols[start[row] : start[row + 1]]])
+        others = others[others >= 0]
+        other = int(others[np.argmin(size[others])])
+        fail(
+            "S",
+            f"must be nested: any two rows hold one another or share no leaf; {_row(row, labels)} "
+            f"shares only some of its leaves with {_row(other, labels)}.",
+        )
+    if (size[owner] > 1).any():
+        leaf = int(np.flatnonzero(size[owner] > 1)[0])
+        name = leaf if names is None else shown(names[leaf])
+        fail("S", f"must have a row for each leaf alone; column {name} has none.")
+    if labels is not None and names is not None:
+        for leaf, row in enumerate(owner.tolist()):
+            if labels[row] != names[leaf]:
+                fail(
+                    "S",
+                    f"must name rows and columns alike; column {shown(names[leaf])} is the leaf "
+                    f"of row {row}, which is called {shown(labels[row])}.",
+                )
+    return parent.astype(index_dtype(parent.size)), labels
+
+
+def _row(row: int, labels: np.ndarray | None) -> str:
+    return f"row {row}" if labels is None else f"row {row} ({shown(labels[row])})"
+
+
+def _from_frame(S: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """The matrix, the names of its rows and, if rows have names, those of its columns."""
+    names = column_names(S)
+    first = np.asarray(S[names[0]]) if names else np.empty(0)
+    labels = None
+    if names and first.dtype.kind not in "iufb":
+        labels, names = first, names[1:]
+    elif library(S) == "pandas" and not _is_plain(S.index):
+        labels = S.index.to_numpy()
+    if not names:
+        fail("S", "must have a column for each leaf.")
+    matrix = np.column_stack([np.asarray(take_column("S", S, name)) for name in names])
+    if labels is not None:
+        labels = distinct_labels("S", column("S", labels), matrix.shape[0])
+    return matrix, labels, None if labels is None else column("S", names)
+
+
+def _is_plain(index: Any) -> bool:
+    """Whether a pandas index only counts the rows."""
+    return index.name is None and np.array_equal(index.to_numpy(), np.arange(len(index)))
+
+
+def _ones(S: Any) -> tuple[np.ndarray, np.ndarray, tuple[int, int]]:
+    """Where rows start among the columns that hold a 1, those columns, and the shape."""
+    if hasattr(S, "tocsr"):
+        csr = S.tocsr().copy()
+        csr.sum_duplicates()
+        csr.eliminate_zeros()
+        shape, values = csr.shape, csr.data
+        start, cols = csr.indptr.astype(np.int64), csr.indices.astype(np.int64)
+        rows = np.repeat(np.arange(shape[0]), np.diff(start))
+    else:
+        a = array("S", S)
+        if a.ndim != 2 or 0 in a.shape:
+            fail("S", f"must be a matrix, one row per node, not have shape {a.shape}.")
+        if a.dtype.kind not in "iufb":
+            fail_type("S", f"must hold 0 and 1, not dtype {a.dtype}.")
+        shape = a.shape
+        rows, cols = np.nonzero(a)
+        values = a[rows, cols]
+        start = np.zeros(shape[0] + 1, np.int64)
+        np.cumsum(np.bincount(rows, minlength=shape[0]), out=start[1:])
+    if (values != 1).any():
+        k = int(np.flatnonzero(values != 1)[0])
+        fail("S", f"must hold only 0 and 1; row {rows[k]} has {values[k]} in column {cols[k]}.")
+    return start, np.ascontiguousarray(cols, np.int64), shape

@@ -1,0 +1,199 @@
+"""Confidence intervals of consistent values.
+
+A consistent value is a sum of many independent noises, near to normal where no single one
+dominates and near to Laplace noise where one does. Between the two lie the sums of several equal
+Laplace noises, and the laws that interpolate between these (variance-gamma laws, a normal whose
+variance has a gamma distribution). Each value gets the quantile of the one among them that has
+its variance and its fourth cumulant.
+
+Noise is a whole number, so that an error takes steps: those of the largest weight that any one
+measurement has in it. An error with one more uniform variable added, as wide as a step, has a
+smooth law with known cumulants, and where that is within w the error itself is within w plus half
+a step. Half-widths made so reach the next error that can occur, and cover with at least the wanted
+probability also where noise is small beside the steps.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+
+from gmtree import _sweep
+from gmtree import _validate as check
+from gmtree._kernels import cumulants as kernels
+from gmtree.consistency import Consistency
+
+_LARGEST_KURTOSIS = 12.0
+
+
+def confidence(argument: str, level: Any) -> float:
+    """A level of confidence above 0 and below 1."""
+    value = check.real(argument, level)
+    if not 0 < value < 1:
+        check.fail(argument, f"must be above 0 and below 1, such as 0.95, not {level}.")
+    return value
+
+
+class ErrorLaws:
+    """What is known of the errors of consistent values, from those of the measurements.
+
+    `measured` and `kappa` are variances and fourth cumulants of the measurements' noise, by node,
+    or one number where all are equal.
+    """
+
+    def __init__(
+        self, post: Consistency, measured: np.ndarray | float, kappa: np.ndarray | float
+    ) -> None:
+        self._post, self._kappa = post, kappa
+        s, k = np.atleast_1d(measured), np.atleast_1d(kappa)
+        noisy = (s > 0) & np.isfinite(s)
+        # No sum has a larger excess kurtosis than the noise it is made of.
+        self._kurtosis = float(np.max(k[noisy] / s[noisy] ** 2, initial=0.0))
+        self._is_noisy: np.ndarray | float = noisy.astype(float) if np.ndim(measured) else 1.0
+
+    @cached_property
+    def _nodes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Fourth cumulant and largest step of each node's error."""
+        powers = node_fourths(self._post, self._is_noisy)
+        if np.ndim(self._kappa):
+            return node_fourths(self._post, self._kappa), _largest_step(powers)
+        return powers * self._kappa, _largest_step(powers)
+
+    def node_half_widths(self, level: float) -> np.ndarray:
+        """How far each node's estimate may be from the truth at this level of confidence."""
+        return half_widths(level, self._post.node_variance(), *self._nodes, self._kurtosis)
+
+    def range_half_widths(self, level: float, ranges: np.ndarray) -> np.ndarray:
+        """The same for sums over ranges of leaves."""
+        fourth, step = np.zeros((2, len(ranges)))
+        some = np.flatnonzero(ranges[:, 0] < ranges[:, 1])
+        fourth[some] = range_fourths(self._post, self._kappa, ranges[some])
+        step[some] = _largest_step(range_fourths(self._post, self._is_noisy, ranges[some]))
+        variance = self._post.range_variance(ranges)
+        return half_widths(level, variance, fourth, step, self._kurtosis)
+
+
+def half_widths(
+    level: float, variance: np.ndarray, fourth: np.ndarray, step: np.ndarray, kurtosis: float
+) -> np.ndarray:
+    """How far errors with these cumulants and steps reach.
+
+    A uniform variable as wide as a step has the variance step^2 / 12 and the fourth cumulant
+    -step^4 / 120.
+    """
+    smooth = quantiles(level, variance + step**2 / 12, fourth - step**4 / 120, kurtosis)
+    return smooth + step / 2
+
+
+def quantiles(
+    level: float, variance: np.ndarray, fourth: np.ndarray, kurtosis: float
+) -> np.ndarray:
+    """Two-sided quantiles of laws with these cumulants; no excess kurtosis is above `kurtosis`."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        excess = fourth / variance**2
+    # Neither rounding nor 0 / 0 (known exactly) and inf / inf (not known) may lead out of there.
+    excess = np.clip(np.nan_to_num(excess), 0, kurtosis)
+    return np.interp(excess, *_quantiles_by_kurtosis(level)) * np.sqrt(variance)
+
+
+def _largest_step(fourth_powers: np.ndarray) -> np.ndarray:
+    """A bound of the largest weight, from the sum of fourth powers of all weights.
+
+    No weight exceeds 1: a measurement enters what is known of its node from below with a weight
+    from 0 to 1, each step up or down the tree multiplies by such a number, and a sibling's part is
+    taken away once.
+    """
+    return np.minimum(np.nan_to_num(fourth_powers, nan=1.0), 1.0) ** 0.25
+
+
+@lru_cache(maxsize=16)
+def _quantiles_by_kurtosis(level: float) -> tuple[np.ndarray, np.ndarray]:
+    """Two-sided quantiles of variance-gamma laws of variance one, by their excess kurtosis."""
+    from scipy.special import erfc, gammainccinv
+
+    excess = np.arange(0, _LARGEST_KURTOSIS + 0.01, 1 / 16)
+    # Equal steps in w with u = w^3 the probability to be above: most of them in the upper tail.
+    w = (np.arange(1000) + 0.5) / 1000
+    weight = 3 * w**2 / 1000
+    shape = 3 / excess[1:, None]
+    spread = np.sqrt(2 * gammainccinv(shape, w**3) / shape)
+    with np.errstate(divide="ignore", over="ignore"):
+        low, high = np.zeros(shape.size), np.full(shape.size, 64.0)
+        for _ in range(50):
+            middle = (low + high) / 2
+            above = erfc(middle[:, None] / spread) @ weight > 1 - level
+            low, high = np.where(above, middle, low), np.where(above, high, middle)
+    return excess, np.concatenate([[_normal_quantile(level)], high])
+
+
+def _normal_quantile(level: float) -> float:
+    from scipy.special import ndtri
+
+    return -float(ndtri((1 - level) / 2))
+
+
+# --------------------------------------------------------------------------- fourth cumulants
+
+
+def node_fourths(post: Consistency, kappa: np.ndarray | float) -> np.ndarray:
+    """Fourth cumulant of every consistent value, from those of the measurements' noise.
+
+    `kappa` is by node, or one number where all variances are equal too.
+    """
+    tree, factor, layout = post.tree, post._factor, post.tree._layout
+    if tree.n == 1:
+        return np.full(1, kappa, float)
+    noise, unit = _by_position(post, kappa)
+    below, inside = _from_below(post, noise)
+    lean, outside = np.empty((2, tree.n_internal))
+    kernels.spread_root(factor.s, factor.t, noise, lean, outside)
+    with _sweep.team(layout, post._threads) as run:
+        args = (layout.parent, *factor.weights, noise, below, inside, lean, outside)
+        for segment in layout.segments:
+            run(kernels.spread, args, segment)
+    below *= unit
+    return tree.from_positions(below)
+
+
+def range_fourths(post: Consistency, kappa: np.ndarray | float, ranges: np.ndarray) -> np.ndarray:
+    """Fourth cumulants of sums over ranges of leaves, none of them empty."""
+    tree, factor = post.tree, post._factor
+    out = np.empty(len(ranges))
+    if tree.n == 1:
+        return np.full(len(ranges), kappa, float)
+    noise, unit = _by_position(post, kappa)
+    below, _ = _from_below(post, noise)
+    layout, (start, child, place) = tree._layout, tree._child_lists
+    share = np.empty(tree.n)
+    kernels.shares(layout.parent, *factor.weights, share)
+    running = np.empty((2, child.size))
+    for sums, x in zip(running, (share, below), strict=True):
+        kernels.family_sums(start, child, factor.rank, x, sums)
+    climb = kernels.Climb(
+        layout.parent, layout.order, factor.rank,
+        *factor.weights, noise, below, start, place, *running,
+    )  # fmt: skip
+    path, weight = np.empty((3, tree.height), child.dtype), np.empty((3, tree.height))
+    kernels.range_fourths(climb, tree.leaves_left_to_right, ranges, path, weight, out)
+    return out * unit
+
+
+def _by_position(post: Consistency, kappa: np.ndarray | float) -> tuple[np.ndarray | None, float]:
+    """Noise by position and 1, or None (all equal) and the common cumulant."""
+    if post._factor.s is None:
+        return None, float(kappa)
+    return _sweep.readonly(post.tree.to_positions(np.asarray(kappa, float))), 1.0
+
+
+def _from_below(post: Consistency, noise: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Fourth cumulants of the upward sweep, and their sums over children."""
+    tree, factor, layout = post.tree, post._factor, post.tree._layout
+    below, inside = np.empty(tree.n), np.zeros(tree.n_internal)
+    args = (layout.parent, factor.s, factor.t, noise, below, inside)
+    with _sweep.team(layout, post._threads) as run:
+        for segment in reversed(layout.segments):
+            run(kernels.collect, args, segment)
+    kernels.collect(*args, 0, 1)
+    return below, inside

@@ -1,0 +1,180 @@
+"""True counts into noisy ones. No other module of the package sees true counts for longer.
+
+What happens here must not depend on private counts in any way that can be seen: no error, warning
+or message does. True counts must not outlive it either: not in the result, and not in the local
+variables that a traceback keeps.
+"""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+import numpy as np
+
+from gmtree import _sweep
+from gmtree import _validate as check
+from gmtree.privacy.allocation import Allocation, largest_sum
+from gmtree.privacy.ledger import Ledger
+from gmtree.privacy.sampling import noise
+from gmtree.tree import Tree
+
+# Draws at a time: few enough to stay in the cache until they are added.
+_DRAWS = 1 << 18
+
+
+def measure(tree: Tree, counts: Any, allocation: Allocation) -> np.ndarray:
+    """Counts of all nodes with noise, 0 where not measured, exact where that is wanted.
+
+    Noise is added to sums of leaves that were cut off; exact counts are sums of leaves that were
+    not, so that no invariant is ever published as exact after it was changed. Values are then
+    made consistent with the exact counts. That costs no privacy: one record changes the cut-off
+    count of one leaf by at most one, and exact counts are outside the guarantee.
+
+    Everything that can be wrong with `counts` is found before anything is drawn.
+    """
+    ledger, exact = allocation.ledger, allocation.exact
+    by_leaf = _whole_numbers(tree, counts)
+    if ledger.max_count is None:
+        _check_public_total(tree, by_leaf)
+    noisy = _sums(tree, by_leaf, ledger.max_count or largest_sum(tree))
+    if exact is not None:
+        noisy[exact] = _exact_sums(tree, by_leaf, exact)
+    measured = measured_nodes(tree, ledger, exact)
+    if measured is not None:
+        noisy[~measured] = 0
+    _add_noise(tree, allocation, noisy)
+    return noisy
+
+
+def forget_locals(error: BaseException, outer: BaseException | None) -> None:
+    """Clear the local variables of all finished functions that an error's traceback shows.
+
+    Tools that print the variables of a traceback could print true counts otherwise. The caller
+    has to delete its own variables, since it is not finished. `outer` is the error that was being
+    handled when the caller was called, if any; its traceback is not ours to change.
+    """
+    seen: set[int] = {id(outer)}
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        x = waiting.pop()
+        if x is not None and id(x) not in seen:
+            seen.add(id(x))
+            traceback.clear_frames(x.__traceback__)
+            waiting += [x.__cause__, x.__context__]
+
+
+def measured_nodes(tree: Tree, ledger: Ledger, exact: np.ndarray | None) -> np.ndarray | None:
+    """Nodes with a noisy or an exact count, as a mask; None if that is all."""
+    by_level = np.array([scale is not None for scale in ledger.scales])
+    if by_level.all():
+        return None
+    measured = by_level[tree.depth - 1]
+    return measured if exact is None else measured | exact
+
+
+# --------------------------------------------------------------------------- sums and noise
+
+
+def _sums(tree: Tree, by_leaf: np.ndarray, most: int) -> np.ndarray:
+    """Counts of all nodes, those of the leaves cut off at 0 and at `most`."""
+    out = np.zeros(tree.n, np.int64)
+    leaves = tree._leaf_index
+    if isinstance(leaves, slice) and by_leaf.dtype == np.int64:
+        np.clip(by_leaf, 0, most, out=out[leaves])
+    else:
+        out[leaves] = _cut_off(by_leaf, most)
+    _sweep.accumulate(tree._natural_layout, out, out)
+    return out
+
+
+def _cut_off(by_leaf: np.ndarray, most: int) -> np.ndarray:
+    """Counts from 0 to `most` as int64."""
+    if by_leaf.dtype == object or by_leaf.dtype == np.uint64:
+        # These may not fit into int64 before.
+        by_leaf = np.minimum(np.maximum(by_leaf, 0), most)
+    return np.clip(by_leaf.astype(np.int64, copy=False), 0, most)
+
+
+def _exact_sums(tree: Tree, by_leaf: np.ndarray, exact: np.ndarray) -> np.ndarray:
+    """Counts of the exact nodes, of leaves that are not cut off (negative ones count as 0).
+
+    The error that some are too large tells nothing but what they are, and they are public.
+    """
+    most = largest_sum(tree)
+    # A leaf above the bound stays above it; sums of such leaves may overflow as integers, but not
+    # as floats, and all sums within the bound are exact in both.
+    sums = _sums(tree, by_leaf, most + 1)
+    sizes = np.zeros(tree.n)
+    sizes[tree._leaf_index] = sums[tree._leaf_index]
+    _sweep.accumulate(tree._natural_layout, sizes, sizes)
+    large = np.flatnonzero(exact & (sizes > most))
+    if large.size:
+        check.fail(
+            "counts",
+            f"must have exact counts of at most {most} on this tree (2^50 / height); "
+            f"that of node {large[0]} is larger.",
+        )
+    return sums[exact]
+
+
+def _add_noise(tree: Tree, allocation: Allocation, out: np.ndarray) -> None:
+    """Independent noise at every node that is measured and not exact.
+
+    Sums wrap around like the noise: the result is a function of the exact noisy counts.
+    """
+    scales, exact, ledger = allocation
+    sample = getattr(noise, ledger.mechanism)
+    distinct = {scale for scale in scales if scale is not None}
+    if len(distinct) == 1 and exact is None and None not in scales:
+        (scale,) = distinct
+        for start in range(0, tree.n, _DRAWS):
+            part = out[start : start + _DRAWS]
+            part += sample(scale, part.size)
+        return
+    for scale in distinct:
+        chosen = np.array([s == scale for s in scales])[tree.depth - 1]
+        if exact is not None:
+            chosen &= ~exact
+        out[chosen] += sample(scale, int(np.count_nonzero(chosen)))
+
+
+# --------------------------------------------------------------------------- arguments
+
+
+def _whole_numbers(tree: Tree, counts: Any) -> np.ndarray:
+    """Integers, one per leaf. No message tells a count."""
+    # A list may hold whole numbers of any size, of which numpy would make floats.
+    counts = tree._aligned("counts", counts, "leaf", tell=False)
+    listed = isinstance(counts, (list, tuple))
+    if isinstance(counts, np.ma.MaskedArray):
+        check.fail_type("counts", "must not be a masked array: what is hidden would be counted.")
+    try:
+        a = np.array(counts, dtype=object) if listed else np.asarray(counts)
+    except (TypeError, ValueError):
+        check.fail("counts", "must be an array of whole numbers.")
+    if a.shape != (tree.n_leaves,):
+        check.fail(
+            "counts",
+            f"must have shape ({tree.n_leaves},), one count per leaf in the order of tree.leaves, "
+            f"not {a.shape}.",
+        )
+    if a.dtype == object:
+        whole = all(isinstance(x, (int, np.integer)) and not isinstance(x, bool) for x in a)
+        if not whole:
+            check.fail_type("counts", "must hold whole numbers (integers) only.")
+    elif a.dtype.kind not in "iu":
+        check.fail_type("counts", f"must hold whole numbers (integers), not dtype {a.dtype}.")
+    return a
+
+
+def _check_public_total(tree: Tree, by_leaf: np.ndarray) -> None:
+    """Refuse what no data can have, and a total out of bounds where it is public.
+
+    Where records move, a count that is cut off or raised would change the counts above it.
+    """
+    most = largest_sum(tree)
+    if np.any(by_leaf < 0):
+        check.fail("counts", "must not be negative.")
+    if np.sum(_cut_off(by_leaf, most + 1), dtype=np.float64) > most:
+        check.fail("counts", f"must add up to at most {most} on this tree (2^50 / height).")

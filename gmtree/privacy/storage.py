@@ -1,0 +1,296 @@
+"""Releases on disk: ``.npz`` and ``.parquet``.
+
+Both hold the arrays ``parent``, ``noisy``, ``exact`` and ``labels`` (the last two where there are
+any) and a text in JSON: what the file is, the ledger, the options, and a SHA-256 checksum of all
+that. A Parquet file has further columns for other programs, which are not read back. Nothing
+is pickled, so that reading a file never runs anything in it. The ledger of a file is checked
+against its tree: a file that understates what was spent is refused like any damaged one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+import numpy as np
+
+from gmtree import _validate as check
+from gmtree._version import __version__
+from gmtree.privacy.allocation import check_account
+from gmtree.privacy.columns import columns
+from gmtree.privacy.ledger import Ledger
+from gmtree.tree import Tree, _rebuild
+
+FORMAT = "gmtree release 1"
+_ARRAYS = ("parent", "noisy", "exact", "labels")
+# What they are called among the columns of a Parquet file.
+_COLUMNS = {"parent": "parent", "noisy": "noisy", "exact": "exact", "labels": "stored_label"}
+_NEEDS_PYARROW = "Parquet files need pyarrow: pip install 'gmtree[frames]'."
+
+# What readers of archives, tables and JSON raise for bytes that are not as they should be. Among
+# the runtime errors are "encrypted" and "not supported", which one wrong bit can say, and too deep
+# recursion; one wrong bit in a length asks for more memory than there is.
+_UNREADABLE = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+Arrays = dict[str, np.ndarray]
+Parts = tuple[Tree, np.ndarray, Ledger, np.ndarray | None, bool, bool]
+
+
+def save(release: Any, path: str | os.PathLike[str]) -> None:
+    """Write what :func:`load` reads."""
+    target = check.path("path", path)
+    write = _for_suffix(target, _write_npz, _write_parquet)
+    arrays, header = _pack(release)
+    header["checksum"] = _checksum(arrays, header)
+    with replacing(target) as stream:
+        write(stream, arrays, header, release)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A stream for a new file that replaces the old one once it is written completely."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with beside.open("wb") as stream:
+            yield stream
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def load(path: str | os.PathLike[str]) -> Parts:
+    """The parts a Release is made of; a ValueError for any file that :func:`save` did not write."""
+    target = check.path("path", path)
+    read = _for_suffix(target, _read_npz, _read_parquet)
+    with target.open("rb") as stream:
+        arrays, header = read(stream)
+    if header.get("format") != FORMAT:
+        _refuse(f"its format is {header.get('format')!r}, not {FORMAT!r}")
+    if any(array.dtype == object for array in arrays.values()):
+        _refuse("it has missing entries: it is damaged")
+    if header.get("checksum") != _checksum(arrays, header):
+        _refuse("its checksum is wrong: it is damaged")
+    try:
+        return _unpack(arrays, header)
+    except _UNREADABLE as error:
+        _refuse(f"its parts do not fit together ({error})")
+
+
+def _for_suffix(path: Path, npz: Callable, parquet: Callable) -> Callable:
+    suffix = path.suffix.lower()
+    if suffix not in (".npz", ".parquet"):
+        check.fail("path", f"must end in .npz or .parquet, not {path.name!r}.")
+    return npz if suffix == ".npz" else parquet
+
+
+def _refuse(why: str) -> NoReturn:
+    raise ValueError(f"Argument 'path' must be a file written by Release.save; {why}.") from None
+
+
+def _checksum(arrays: Arrays, header: Mapping[str, Any]) -> str:
+    digest = hashlib.sha256()
+    text = {key: value for key, value in header.items() if key != "checksum"}
+    digest.update(json.dumps(text, sort_keys=True).encode())
+    for name in _ARRAYS:
+        if name in arrays:
+            a: Any = np.ascontiguousarray(arrays[name])
+            digest.update(f"{name} {a.dtype.str} {a.shape}".encode())
+            digest.update(a.view(np.uint8))
+    return digest.hexdigest()
+
+
+# --------------------------------------------------------------------------- parts
+
+
+def _pack(release: Any) -> tuple[Arrays, dict[str, Any]]:
+    tree = release.tree
+    arrays = {"parent": _portable(tree.parent), "noisy": _portable(release.noisy)}
+    header: dict[str, Any] = {
+        "format": FORMAT,
+        "gmtree": __version__,
+        "ledger": release.ledger.to_dict(),
+        "nonnegative": release.nonnegative,
+        "integer": release.integer,
+        "level_names": None if tree.level_names is None else list(tree.level_names),
+    }
+    if release._exact is not None:
+        arrays["exact"] = release._exact
+    if tree.labels is not None:
+        arrays["labels"], header["labels"] = _pack_labels(tree.labels)
+    return arrays, header
+
+
+def _unpack(arrays: Arrays, header: Mapping[str, Any]) -> Parts:
+    names, labels = header["level_names"], None
+    listed = names is None or isinstance(names, list)
+    if not (listed and all(isinstance(x, str) for x in names or ())):
+        raise ValueError("the names of levels are no list of text")
+    if "labels" in arrays:
+        labels = _unpack_labels(arrays["labels"], header["labels"])
+    tree = _rebuild(arrays["parent"], labels, None if names is None else tuple(names))
+    noisy, exact = arrays["noisy"], arrays.get("exact")
+    for array, dtype in ((noisy, np.int64), (exact, np.bool_)):
+        if array is not None and (array.shape != (tree.n,) or array.dtype != dtype):
+            raise ValueError("an array has another size or type than the tree needs")
+    if labels is not None and labels.shape != (tree.n,):
+        raise ValueError("there are more or fewer labels than nodes")
+    if names is not None and len(names) > tree.height:
+        raise ValueError("there are more names of levels than levels")
+    ledger = Ledger.from_dict(header["ledger"])
+    check_account(tree, ledger, exact)
+    options = header["nonnegative"], header["integer"]
+    if not all(isinstance(x, bool) for x in options):
+        raise ValueError("an option is neither true nor false")
+    return tree, noisy, ledger, exact, *options
+
+
+def _portable(a: np.ndarray) -> np.ndarray:
+    """Little-endian, so that the checksum is the same on every machine."""
+    return a.astype(a.dtype.newbyteorder("<"), copy=False)
+
+
+def _pack_labels(labels: np.ndarray) -> tuple[np.ndarray, dict[str, str]]:
+    """Labels as an array of plain type, and what is needed to make them again."""
+    if labels.dtype.kind in "biufU":
+        plain = _portable(labels)
+        return plain, {"dtype": plain.dtype.str, "kind": "plain"}
+    if labels.dtype != object:
+        check.fail_type("labels", f"must be numbers or text to be saved, not {labels.dtype}.")
+    listed = labels.tolist()
+    types = set(map(type, listed))
+    # Arrays of text drop zeros at the end.
+    if types == {str} and not any(x.endswith("\0") for x in listed):
+        plain, kind = np.array(listed, dtype=str), "object"
+    elif types == {int} and _fit_int64(listed):
+        plain, kind = np.array(listed, dtype=np.int64), "object"
+    else:
+        texts = [json.dumps(_to_json(i, x)) for i, x in enumerate(listed)]
+        plain, kind = np.array(texts, dtype=str), "json"
+    plain = _portable(plain)
+    return plain, {"dtype": plain.dtype.str, "kind": kind}
+
+
+def _unpack_labels(plain: np.ndarray, how: Mapping[str, str]) -> np.ndarray:
+    if how["kind"] == "plain":
+        return plain.astype(plain.dtype.newbyteorder("="), copy=False)
+    labels = np.empty(plain.shape, dtype=object)
+    listed = plain.tolist()
+    if how["kind"] == "json":
+        listed = [_from_json(json.loads(x)) for x in listed]
+    for i, label in enumerate(listed):
+        labels[i] = label
+    return labels
+
+
+def _to_json(node: int, label: Any) -> Any:
+    if isinstance(label, np.generic):
+        label = label.item()
+    if isinstance(label, tuple):
+        return [_to_json(node, x) for x in label]
+    if label is None or isinstance(label, (str, bool, int, float)):
+        return label
+    check.fail_type(
+        "labels", f"must be numbers, text or tuples to be saved; that of node {node} is "
+        f"{check.shown(label)}.",
+    )  # fmt: skip
+
+
+def _from_json(x: Any) -> Any:
+    return tuple(map(_from_json, x)) if isinstance(x, list) else x
+
+
+# --------------------------------------------------------------------------- npz
+
+
+def _write_npz(stream: IO[bytes], arrays: Arrays, header: Mapping[str, Any], release: Any) -> None:
+    text = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    np.savez(stream, header=text, **arrays)  # type: ignore[arg-type]
+
+
+def _read_npz(stream: IO[bytes]) -> tuple[Arrays, dict[str, Any]]:
+    try:
+        with np.load(stream, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in _ARRAYS if name in file}
+            header = json.loads(file["header"].tobytes())
+    except _UNREADABLE as error:
+        _refuse(f"it cannot be read ({error})")
+    return arrays, _mapping(header)
+
+
+def _mapping(header: Any) -> dict[str, Any]:
+    if not isinstance(header, dict):
+        _refuse("it has no header")
+    return header
+
+
+# --------------------------------------------------------------------------- parquet
+
+
+def _write_parquet(
+    stream: IO[bytes], arrays: Arrays, header: Mapping[str, Any], release: Any
+) -> None:
+    pa, parquet = need_pyarrow()
+    table = columns(release, None) | {_COLUMNS[name]: array for name, array in arrays.items()}
+    fields = {name: pa.array(_for_arrow(column)) for name, column in table.items()}
+    metadata = {"gmtree": json.dumps(header)}
+    parquet.write_table(pa.table(fields).replace_schema_metadata(metadata), stream)
+
+
+def _for_arrow(column: np.ndarray) -> Any:
+    """Labels of other types than Parquet has, or of several, become text."""
+    if column.dtype != object:
+        return column
+    listed = column.tolist()
+    types = {type(x) for x in listed if x is not None}
+    if types in ({str}, {float}, {bool}) or (types == {int} and _fit_int64(listed)):
+        return listed
+    return [None if x is None else str(x) for x in listed]
+
+
+def _fit_int64(listed: list[Any]) -> bool:
+    return all(x is None or -(2**63) <= x < 2**63 for x in listed)
+
+
+def _read_parquet(stream: IO[bytes]) -> tuple[Arrays, dict[str, Any]]:
+    pa, parquet = need_pyarrow()
+    try:
+        file = parquet.ParquetFile(stream)
+        header = _mapping(json.loads((file.schema_arrow.metadata or {})[b"gmtree"]))
+        stored = {a: b for a, b in _COLUMNS.items() if b in file.schema_arrow.names}
+        table = file.read(columns=list(stored.values()))
+        arrays = {a: table[b].to_numpy() for a, b in stored.items()}
+        if "labels" in arrays and header["labels"]["dtype"][1] == "U":
+            arrays["labels"] = arrays["labels"].astype(header["labels"]["dtype"])
+    except (*_UNREADABLE, pa.ArrowException) as error:
+        _refuse(f"it cannot be read ({error})")
+    return arrays, header
+
+
+def need_pyarrow() -> tuple[Any, Any]:
+    """The packages pyarrow and pyarrow.parquet, or an error that says how to get them."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise ImportError(_NEEDS_PYARROW) from None
+    return pyarrow, pyarrow.parquet

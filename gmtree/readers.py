@@ -1,0 +1,118 @@
+"""Trees from what other programs and libraries hold: each becomes one parent array and labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gmtree._labels import (
+    by_sorted_label,
+    column,
+    concatenate,
+    factorize,
+    first_repeated,
+    refuse_missing,
+)
+from gmtree._validate import fail, fail_type, index_dtype, reals, shown
+
+
+def from_edges(child: Any, parent: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Parents and labels from two columns of labels."""
+    child, parent = column("child", child), column("parent", parent)
+    if child.size != parent.size:
+        fail("parent", f"must be as long as 'child' ({child.size}), not {parent.size}.")
+    if child.size == 0:
+        fail("child", "must not be empty: a tree has at least one node.")
+    both = concatenate(child, parent)
+    try:
+        codes, first = factorize("child", both)
+    except TypeError:
+        # One of these says in which column and row it is.
+        factorize("child", child)
+        factorize("parent", parent)
+        raise
+    m = child.size
+    refuse_missing("child", codes[:m], "row")
+    numbers = np.full(codes.size, -1, dtype=np.int64)
+    known = codes >= 0
+    numbers[known] = by_sorted_label(both, first)[codes[known]]
+    if np.bincount(numbers[:m]).max() > 1:
+        repeat = first_repeated(numbers[:m])
+        earlier = int(np.flatnonzero(numbers[:m] == numbers[repeat])[0])
+        fail(
+            "child",
+            f"must name each node once, since a node has one parent; {shown(child[repeat])} "
+            f"is in rows {earlier} and {repeat}.",
+        )
+    labels = np.empty(first.size, dtype=both.dtype)
+    labels[numbers[first]] = both[first]
+    own = np.full(first.size, -1, dtype=index_dtype(first.size))
+    own[numbers[:m]] = numbers[m:]
+    return own, labels
+
+
+def from_linkage(Z: Any) -> np.ndarray:
+    """Parents from a linkage matrix, or from its first two columns."""
+    z = reals("Z", Z)
+    if z.ndim != 2 or z.shape[1] not in (2, 4) or z.shape[0] == 0:
+        fail("Z", f"must have shape (m - 1, 2) or (m - 1, 4), not {z.shape}.")
+    merged = z[:, :2]
+    m = z.shape[0] + 1
+    limit = np.arange(m, 2 * m - 1)[:, None]
+    exists = (merged >= 0) & (merged < limit) & (merged == np.floor(merged))
+    bad = np.flatnonzero(~exists.all(axis=1))
+    if bad.size:
+        k = bad[0]
+        fail(
+            "Z",
+            f"must join clusters that exist: row {k} joins {z[k, 0]:g} and {z[k, 1]:g}, "
+            f"but clusters so far are 0 to {m + k - 1}.",
+        )
+    joined = merged.astype(np.int64).ravel()
+    if np.bincount(joined).max() > 1:
+        k = first_repeated(joined)
+        fail("Z", f"must join each cluster once; row {k // 2} joins {joined[k]} again.")
+    own = np.full(2 * m - 1, -1, dtype=index_dtype(2 * m - 1))
+    own[joined] = np.repeat(np.arange(m, 2 * m - 1), 2)
+    return own
+
+
+def linkage_lengths(Z: Any, heights: Any, parent: np.ndarray) -> np.ndarray | None:
+    """Half the difference in height between each node and its parent; None without heights."""
+    z = np.asarray(Z)
+    m = z.shape[0] + 1
+    if heights is None:
+        if z.shape[1] == 2:
+            return None
+        heights = z[:, 2]
+    merged = reals("heights", heights)
+    if merged.shape != (m - 1,):
+        fail("heights", f"must hold {m - 1} real numbers, one per cluster, not {merged!r}.")
+    height = np.concatenate([np.zeros(m), merged])
+    if not np.isfinite(height).all():
+        k = int(np.flatnonzero(~np.isfinite(merged))[0])
+        fail("heights", f"must be finite; cluster {m + k} has height {merged[k]}.")
+    lengths = height[parent] - height
+    lengths[-1] = 0  # the root, which has no parent
+    lengths /= 2
+    return lengths
+
+
+def from_networkx(graph: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Parents and labels from a digraph."""
+    if not (hasattr(graph, "is_directed") and hasattr(graph, "edges")):
+        fail_type("graph", f"must be a networkx DiGraph, not {type(graph).__name__}.")
+    if not graph.is_directed():
+        fail_type("graph", "must be directed, with edges from parent to child.")
+    nodes = list(graph.nodes)
+    if not nodes:
+        fail("graph", "must not be empty: a tree has at least one node.")
+    number = {label: i for i, label in enumerate(nodes)}
+    own = np.full(len(nodes), -1, dtype=index_dtype(len(nodes)))
+    for parent, child in graph.edges():
+        i = number[child]
+        if own[i] >= 0:
+            fail("graph", f"must be a tree; node {child!r} has two parents.")
+        own[i] = number[parent]
+    return own, column("graph", nodes)

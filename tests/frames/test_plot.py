@@ -1,0 +1,149 @@
+"""Pictures are drawn, with what their axes should say; outlines and notebooks."""
+
+from __future__ import annotations
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+import gmtree as gm
+
+mpl.use("Agg")
+TREE = gm.Tree.from_levels(
+    ["NY", "NY", "VT"], ["Albany", "Orange", "Orange"], levels=["state", "county"]
+)
+X = TREE.aggregate([304, 372, 29])
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    import matplotlib.pyplot as plt
+
+    yield
+    plt.close("all")
+
+
+def ink(ax):
+    """How many pixels are not white."""
+    ax.figure.canvas.draw()
+    pixels = np.asarray(ax.figure.canvas.buffer_rgba())
+    return int((pixels[..., :3] < 250).any(axis=-1).sum())
+
+
+def texts(ax):
+    return {t.get_text() for t in ax.texts}
+
+
+def test_icicle_has_a_box_as_wide_as_its_leaves_for_each_node():
+    ax = gm.plot.icicle(TREE, X, unit="people")
+    assert ink(ax) > 10_000
+    spans = {(round(p.get_x()), p.get_y()): round(p.get_width()) for p in ax.patches}
+    assert spans == {
+        (0, 0): 705,
+        (0, 1): 676,
+        (676, 1): 29,
+        (0, 2): 304,
+        (304, 2): 372,
+        (676, 2): 29,
+    }
+    assert ax.get_xlabel() == "people"
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["root", "state", "county"]
+    assert "NY\n676" in texts(ax)
+    assert ink(gm.plot.icicle(gm.shapes.complete(3, 4))) > 10_000
+
+
+def test_icicle_of_a_tree_in_any_numbering():
+    tree = gm.Tree.from_parents([3, 3, 4, -1, 3])
+    ax = gm.plot.icicle(tree, tree.aggregate([1, 2, 4]))
+    spans = sorted((p.get_y(), p.get_x(), p.get_width()) for p in ax.patches)
+    assert spans == [(0, 0, 7), (1, 0, 1), (1, 1, 2), (1, 3, 4), (2, 3, 4)]
+
+
+def test_node_link_stands_at_the_distance_from_the_root():
+    tree = gm.Tree.from_newick("((cat:1,lion:2)feline:3,dog:7);")
+    ax = gm.plot.node_link(tree, [1, 2, 3, 4, 5], unit="My")
+    assert ink(ax) > 1000
+    assert ax.collections[0].get_offsets()[:, 0].tolist() == [0, 3, 4, 5, 7]
+    assert ax.get_xlabel() == "distance from the root (My)"
+    assert {"cat", "lion", "dog", "feline"} <= texts(ax)
+    ax = gm.plot.node_link(TREE)
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["root", "state", "county"]
+
+
+def test_pictures_of_a_release_and_a_plan():
+    r = gm.release(TREE, [304, 372, 29], epsilon=1, integer=True)
+    ax = r.plot(unit="people")
+    assert ink(ax) > 1000
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("noisy (people)", "consistent (people)")
+    drawn = np.concatenate([line.get_xydata() for line in ax.lines[:-1]])
+    assert sorted(drawn.tolist()) == sorted(np.column_stack([r.noisy, r.values]).tolist())
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == [
+        "county (3)", "state (2)", "root (1)",
+    ]  # fmt: skip
+    partly = gm.release(TREE, [304, 372, 29], epsilon=1, level_shares=[0, 1, 1])
+    assert sum(len(line.get_xydata()) for line in partly.plot().lines[:-1]) == 5
+    ax = r.plan.plot()
+    assert ink(ax) > 1000
+    assert ax.lines[1].get_ydata().tolist() == r.plan.std_error.tolist()
+    assert ax.get_title() == "Expected error by level, epsilon = 1"
+    assert np.isnan(partly.plan.plot().lines[0].get_ydata()[0])
+
+
+def test_large_trees_are_sampled_or_refused():
+    tree = gm.shapes.complete(2, 16)
+    x = np.arange(tree.n, dtype=float)
+    ax = gm.plot.noisy_against_consistent(tree, x, x)
+    points = np.concatenate([line.get_xdata() for line in ax.lines[:-1]])
+    assert points.size <= 20_000
+    assert set(range(31)) <= set(points.tolist())
+    assert ax.get_title().endswith("a sample")
+    for draw in (gm.plot.icicle, gm.plot.node_link):
+        with pytest.raises(ValueError, match="'tree' must have at most 3000 nodes"):
+            draw(tree)
+
+
+def test_axes_are_drawn_on():
+    import matplotlib.pyplot as plt
+
+    _, ax = plt.subplots()
+    assert gm.plot.icicle(TREE, ax=ax) is ax
+    assert gm.plan(TREE, epsilon=1).plot(ax=ax) is ax
+
+
+def test_wrong_pictures():
+    with pytest.raises(TypeError, match="'tree' must be a Tree"):
+        gm.plot.icicle([1, 2])
+    with pytest.raises(ValueError, match="must not be negative to be widths; node 3"):
+        gm.plot.icicle(TREE, [1, 1, 1, -1, 1, 1])
+    with pytest.raises(ValueError, match="must not all be 0"):
+        gm.plot.icicle(TREE, np.zeros(6))
+    with pytest.raises(ValueError, match="'values' must be finite; node 0"):
+        gm.plot.node_link(TREE, [np.nan, 1, 1, 1, 1, 1])
+    with pytest.raises(TypeError, match="'source' must be a Plan or a Release"):
+        gm.plot.error_by_level(TREE)
+
+
+def test_outline_tells_what_it_leaves_out(capsys):
+    tree = gm.Tree.from_levels([f"a{k}" for k in range(7)], [f"b{k}" for k in range(7)])
+    assert tree.outline(depth=3, children=2).splitlines() == [
+        "total", "├── a0", "│   └── b0", "├── a1", "│   └── b1", "└── ... 5 more",
+    ]  # fmt: skip
+    assert tree.outline(depth=2, children=1).splitlines() == [
+        "total", "├── a0", "│   └── ... 1 below", "└── ... 6 more",
+    ]  # fmt: skip
+    assert tree.outline(depth=1) == "total\n└── ... 14 below"
+    tree.show(tree.aggregate(np.arange(7) + 0.5))
+    assert capsys.readouterr().out.splitlines()[0].split() == ["total", "24.5"]
+    assert gm.shapes.star(3).outline() == "0\n├── 1\n└── 2"
+    deep = gm.shapes.chain(5_000)
+    assert len(deep.outline(depth=2_000).splitlines()) == 2_001
+
+
+def test_notebooks_show_what_is_escaped():
+    tree = gm.Tree.from_levels(["<b>", "c"])
+    assert "&lt;b&gt;" in tree._repr_html_()
+    assert "3 nodes, 2 leaves, height 2" in tree._repr_html_()
+    r = gm.release(tree, [1, 2], epsilon=1)
+    assert "Expected error by level" in r._repr_html_()
+    assert "Privacy ledger" in r.ledger._repr_html_()
+    assert r.plan._repr_html_().startswith("<pre")

@@ -1,0 +1,257 @@
+"""Frames made consistent, and released."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from frames.kinds import KINDS, MAKE, by_path, kind_of, listed, names, shuffled
+from frames.test_alignment import COUNTS, LEAVES, LEVELS, NODES, NOISY, TREE, by_leaf, by_node
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gmtree as gm
+
+PATHS = list(zip(*NODES.values(), strict=True))
+seeds = st.integers(0, 2**32 - 1)
+OPTIONS = [{}, {"nonnegative": True}, {"integer": True}, {"nonnegative": True, "integer": True}]
+
+
+def expected(values, variance=None, **options):
+    return dict(zip(PATHS, gm.consistent(TREE, values, variance, **options).tolist(), strict=True))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("options", OPTIONS)
+@given(seed=seeds)
+@settings(max_examples=10)
+def test_rows_in_any_order_give_the_same_numbers(kind, options, seed):
+    values = np.random.default_rng(seed).normal(3, 5, 6)
+    frame = MAKE[kind](by_node(seed, values.tolist()))
+    out = gm.reconcile_frame(frame, LEVELS, "x", **options)
+    assert kind_of(out) == kind
+    assert names(out) == names(frame)
+    assert listed(out, "state") == listed(frame, "state")
+    assert by_path(out, LEVELS, "x") == pytest.approx(expected(values, **options))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(seed=seeds)
+@settings(max_examples=10)
+def test_groups_and_columns_are_right_hand_sides(kind, seed):
+    rng = np.random.default_rng(seed)
+    days, products = ["mon", "tue", "wed"], [1, 2]
+    rows = [(d, p, *path) for d in days for p in products for path in PATHS]
+    columns = dict(
+        zip(("day", "product", *LEVELS), map(list, zip(*rows, strict=True)), strict=True)
+    )
+    columns |= {name: rng.normal(10, 3, len(rows)).tolist() for name in ("x", "y")}
+    columns["v"] = rng.choice([1.0, 2.0, 4.0], len(rows)).tolist()
+    frame = MAKE[kind](shuffled(columns, seed))
+    for variance in (None, "v", {"county": 3.0, "total": 0.0}):
+        out = gm.reconcile_frame(
+            frame, LEVELS, ["x", "y"], by=["day", "product"], variance=variance
+        )
+        found = {name: by_path(out, ["day", "product", *LEVELS], name) for name in ("x", "y", "v")}
+        start = {name: by_path(frame, ["day", "product", *LEVELS], name) for name in ("x", "y")}
+        for d in days:
+            for p in products:
+                s = None
+                if variance == "v":
+                    s = [found["v"][(d, p, *path)] for path in PATHS]
+                elif variance is not None:
+                    s = [0, 1, 1, 3, 3, 3]
+                for name in ("x", "y"):
+                    noisy = [start[name][(d, p, *path)] for path in PATHS]
+                    for path, x in expected(noisy, s).items():
+                        assert found[name][(d, p, *path)] == pytest.approx(x)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nodes_without_rows_are_added(kind):
+    frame = MAKE[kind]({**by_leaf(5), "note": ["p", "q", "r"]})
+    out = gm.reconcile_frame(frame, LEVELS, "x")
+    assert by_path(out, LEVELS, "x") == dict(zip(PATHS, [12, 7, 5, 3, 4, 5], strict=True))
+    assert listed(out, "note") == ["p", "q", "r", None, None, None]
+    assert listed(out, "state")[:3] == listed(frame, "state")
+    whole = gm.reconcile_frame(frame, LEVELS, "x", integer=True)
+    assert all(isinstance(x, int) for x in listed(whole, "x"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_added_rows_know_their_group_and_the_types_of_labels(kind):
+    columns = {"day": ["mon", "tue"], "state": [1, 1], "county": [7, 7], "x": [3.0, 4.0]}
+    more = {"day": ["mon", "tue"], "state": [2, 2], "county": [7, 7], "x": [1.0, 2.0]}
+    frame = MAKE[kind]({name: columns[name] + more[name] for name in columns})
+    out = gm.reconcile_frame(frame, LEVELS, "x", by="day")
+    found = by_path(out, ["day", *LEVELS], "x")
+    assert found["tue", None, None] == 6
+    assert found["mon", 1, None] == 3
+    assert len(found) == 10
+
+
+def test_kinds_of_columns_survive():
+    frame = pd.DataFrame(by_leaf()).astype({"state": "category"})
+    out = gm.reconcile_frame(frame, LEVELS, "x")
+    assert out.state.dtype == frame.state.dtype
+    frame = pl.DataFrame(by_leaf()).with_columns(pl.col("state").cast(pl.Categorical))
+    out = gm.reconcile_frame(frame, LEVELS, "x")
+    assert out["state"].dtype == pl.Categorical
+    assert out["state"].to_list()[3:] == [None, "NY", "VT"]
+    indexed = pd.DataFrame(by_node(4)).set_index(LEVELS)
+    out = gm.reconcile_frame(indexed, LEVELS, "x")
+    assert by_path(out, LEVELS, "x") == pytest.approx(expected(NOISY))
+    labelled = pd.DataFrame(by_node(4), index=list("fedcba"))
+    assert gm.reconcile_frame(labelled, LEVELS, "x").index.tolist() == list("fedcba")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_missing_values_follow_from_the_others(kind):
+    values = [13.0, 6.0, None, 2.5, 4.5, None]
+    frame = MAKE[kind](by_node(2, values))
+    s = [1, 1, np.inf, 1, 1, np.inf]
+    noisy = [0 if x is None else x for x in values]
+    out = gm.reconcile_frame(frame, LEVELS, "x")
+    assert by_path(out, LEVELS, "x") == pytest.approx(expected(noisy, s))
+    loose = MAKE[kind](by_node(None, [13.0, 6.0, 5.5, None, None, 5.0]))
+    with pytest.raises(ValueError, match="node 3, 'total / NY / Albany' has no value, and none"):
+        gm.reconcile_frame(loose, LEVELS, "x")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_misaligned_frames_are_refused(kind):
+    make = MAKE[kind]
+    twice = {name: [*x, x[3]] for name, x in by_node().items()}
+    with pytest.raises(ValueError, match=r"rows 3 and 6 are both \('NY', 'Albany'\)"):
+        gm.reconcile_frame(make(twice), LEVELS, "x")
+    gap = by_node() | {"state": [None, "NY", "VT", None, "NY", "VT"]}
+    with pytest.raises(ValueError, match="'county' must have no label below a missing one; row 3"):
+        gm.reconcile_frame(make(gap), LEVELS, "x")
+    foreign = by_node() | {"county": [None, None, None, "Alibi", "Orange", "Orange"]}
+    for tree in (make(LEAVES), TREE):
+        with pytest.raises(ValueError, match=r"row 3 has others: \('NY', 'Alibi'\)"):
+            gm.reconcile_frame(make(foreign), LEVELS, "x", tree=tree)
+        out = gm.reconcile_frame(make(by_node(1)), LEVELS, "x", tree=tree)
+        assert by_path(out, LEVELS, "x") == pytest.approx(expected(NOISY))
+    without = {name: x[:3] + x[4:] for name, x in by_node().items()}
+    out = gm.reconcile_frame(make(without), LEVELS, "x", tree=make(LEAVES))
+    assert by_path(out, LEVELS, "x") == pytest.approx(expected(NOISY, [1, 1, 1, np.inf, 1, 1]))
+    with pytest.raises(ValueError, match="'day' must have no missing entries; row 1"):
+        gm.reconcile_frame(make(by_node() | {"day": [1, None, 1, 1, 1, 1]}), LEVELS, "x", by="day")
+
+
+def test_wrong_arguments_of_reconcile_frame():
+    frame = pd.DataFrame(by_node())
+    with pytest.raises(TypeError, match="'frame' must be a frame of pandas, polars or pyarrow"):
+        gm.reconcile_frame(by_node(), LEVELS, "x")
+    with pytest.raises(TypeError, match=r"call \.collect"):
+        gm.reconcile_frame(pl.DataFrame(by_node()).lazy(), LEVELS, "x")
+    with pytest.raises(ValueError, match="'value' must name columns of the frame, not 'z'"):
+        gm.reconcile_frame(frame, LEVELS, "z")
+    with pytest.raises(ValueError, match=r"must differ from .*; 'state' is two"):
+        gm.reconcile_frame(frame, LEVELS, "state")
+    with pytest.raises(ValueError, match="'tree' must have the levels"):
+        gm.reconcile_frame(frame, LEVELS, "x", tree=gm.shapes.star(3))
+    with pytest.raises(ValueError, match="'variance' must be by levels of the tree, not 'town'"):
+        gm.reconcile_frame(frame, LEVELS, "x", variance={"town": 1.0})
+    with pytest.raises(ValueError, match="must name at least one column"):
+        gm.reconcile_frame(frame, LEVELS, [])
+    bad = frame.assign(v=[1, 1, 1, -1, 1, 1])
+    with pytest.raises(ValueError, match="'variance' must not be negative or missing; node 3"):
+        gm.reconcile_frame(bad, LEVELS, "x", variance="v")
+
+
+# --------------------------------------------------------------------------- release_frame
+
+MANY = [10**6, 2 * 10**6, 3 * 10**6]
+
+
+def leaf_values(r):
+    return dict(
+        zip((r.tree.path(i)[1:] for i in r.tree.leaves), r.values[r.tree.leaves], strict=True)
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(seed=seeds)
+@settings(max_examples=5)
+def test_released_counts_belong_to_their_labels(kind, seed):
+    true = dict(zip(zip(*LEAVES.values(), strict=True), MANY, strict=True))
+    frame = MAKE[kind](by_leaf(seed, MANY))
+    for tree in ({"tree": MAKE[kind](LEAVES)}, {"tree": TREE}, {"leaves_are_public": True}):
+        r = gm.release_frame(frame, LEVELS, count="x", epsilon=10, **tree)
+        assert leaf_values(r) == pytest.approx(true, abs=1000)
+    assert kind_of(r.to_frame()) == kind
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_records_are_counted(kind):
+    rows = [("NY", "Orange")] * 700 + [("VT", "Orange")] * 300
+    columns = dict(zip(LEVELS, map(list, zip(*rows, strict=True)), strict=True))
+    frame = MAKE[kind](shuffled(columns, 0))
+    r = gm.release_frame(frame, LEVELS, tree=MAKE[kind](LEAVES), epsilon=10)
+    found = leaf_values(r)
+    assert found == pytest.approx(
+        {("NY", "Albany"): 0, ("NY", "Orange"): 700, ("VT", "Orange"): 300}, abs=30
+    )
+
+
+@given(seed=seeds)
+def test_the_order_of_rows_does_not_show_in_a_public_tree(seed):
+    r = gm.release_frame(
+        pd.DataFrame(by_leaf(seed)), LEVELS, leaves_are_public=True, epsilon=1, count="x"
+    )
+    assert r.tree == gm.Tree.from_levels(LEAVES, levels=LEVELS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_release_frame_refuses_misaligned_rows_without_telling_labels(kind):
+    make, public = MAKE[kind], MAKE[kind](LEAVES)
+    with pytest.raises(ValueError, match="'tree' must list the leaves"):
+        gm.release_frame(make(by_leaf()), LEVELS, count="x", epsilon=1)
+    secret = by_leaf() | {"county": ["Albany", "Secret", "Orange"]}
+    with pytest.raises(
+        ValueError, match="must have labels of the tree; row 1 has others"
+    ) as caught:
+        gm.release_frame(make(secret), LEVELS, count="x", tree=public, epsilon=1)
+    assert "Secret" not in str(caught.value)
+    r = gm.release_frame(
+        make(secret), LEVELS, count="x", tree=public, epsilon=10, ignore_unknown=True
+    )
+    assert leaf_values(r)["NY", "Orange"] == pytest.approx(0, abs=20)
+    twice = {name: [*x, x[0]] for name, x in by_leaf().items()}
+    stops = by_leaf() | {"county": ["Albany", "Orange", None]}
+    with pytest.raises(ValueError, match="must have each leaf once where 'count' is given"):
+        gm.release_frame(make(twice), LEVELS, count="x", tree=public, epsilon=1)
+    with pytest.raises(ValueError, match="row 2 stops above one"):
+        gm.release_frame(make(stops), LEVELS, count="x", tree=public, epsilon=1)
+    with pytest.raises(TypeError, match="'count' must name a column of whole numbers"):
+        gm.release_frame(
+            make(by_leaf(None, [1.5, 2, 3])), LEVELS, count="x", tree=public, epsilon=1
+        )
+    with pytest.raises(ValueError, match="'leaves_are_public' must be False"):
+        gm.release_frame(
+            make(by_leaf()), LEVELS, count="x", tree=public, epsilon=1, leaves_are_public=True
+        )
+    with pytest.raises(ValueError, match="'county' must have no missing labels"):
+        gm.release_frame(make(stops), LEVELS, count="x", epsilon=1, leaves_are_public=True)
+
+
+def test_frames_need_narwhals(monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "narwhals", None)
+    with pytest.raises(ImportError, match=r"needs narwhals: pip install 'gmtree\[frames\]'"):
+        gm.reconcile_frame(pd.DataFrame(by_leaf(None, COUNTS)), LEVELS, "x")
+
+
+def test_bars_of_frames_are_measured():
+    from gmtree.bench import frames
+    from gmtree.bench.settings import Settings
+
+    report = frames.run(Settings(nodes=2000, repeat=1))
+    claims = [check.claim for check in report.checks]
+    assert sum("from_levels" in claim for claim in claims) == 9
+    assert any("pivot" in claim for claim in claims)
+    assert report.is_right

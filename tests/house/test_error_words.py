@@ -1,0 +1,118 @@
+"""Errors name the first node that breaks a rule, and rules have the limits they state."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gmtree as gm
+
+SHUFFLED = gm.Tree.from_parents([4, 2, 4, 2, -1])  # the root is node 4, canonical order is not 0..4
+NAN = float("nan")
+
+FIRST_OFFENDER = {
+    "weights": (lambda: gm.GenerationMatrix(SHUFFLED, node=[1, 2, 0, 0, 1]), "node 2 has weight 0"),
+    "edges": (lambda: gm.laplacian(SHUFFLED, edge=[1, 2, NAN, 0, NAN]), "node 2 has weight nan"),
+    "lengths": (lambda: SHUFFLED.distance(0, 1, [1, NAN, 3, NAN, 5]), "node 1 is nan"),
+    "values": (lambda: gm.consistent(SHUFFLED, [1, 2, 3, NAN, np.inf]), "node 3 is nan"),
+    "columns": (
+        lambda: gm.queries.range_sum(SHUFFLED, [[1, 2]] * 3 + [[3, np.inf], [NAN, 1]], [[0, 1]]),
+        "node 3 is inf",
+    ),
+    "unsigned": (
+        lambda: SHUFFLED.restrict(np.array([1, 2, 2**63, 2**63, 1], np.uint64)),
+        "node 2 does not",
+    ),
+    "overflow": (
+        lambda: gm.GenerationMatrix(SHUFFLED).T.solve([0, 2**62, 2**62, 2**62, 0]),
+        "at node 2 does not",
+    ),
+    "overflow, downward": (
+        lambda: gm.GenerationMatrix(SHUFFLED).solve([0, 2**62, 2**62, 2**62, 0]),
+        "at node 1 does not",
+    ),
+    "parents": (lambda: gm.Tree.from_parents([-1, 0, 9, -7]), "node 2 has parent 9"),
+    "roots": (lambda: gm.Tree.from_parents([1, -1, 1, -1, -1]), "nodes 1 and 3 have no parent"),
+    "cycle": (lambda: gm.Tree.from_parents([-1, 0, 3, 4, 2, 2]), "node 2 is its own ancestor"),
+    "own parent": (lambda: gm.Tree.from_parents([-1, 1, 0, 3]), "node 1 is its own parent"),
+    "labels": (
+        lambda: gm.Tree.from_parents([-1, 0, 0, 0], labels=["a", "b", "a", "b"]),
+        "node 2 repeats 'a'",
+    ),
+    "rows": (
+        lambda: gm.Tree.from_levels(["a", "b", "a", "b"], ["x", "x", "x", "x"]),
+        "row 2 repeats row 0",
+    ),
+    "edges twice": (
+        lambda: gm.Tree.from_edges(["b", "c", "c", "b"], ["a", "a", "b", "c"]),
+        "'c' is in rows 1 and 2",
+    ),
+    "merges": (
+        lambda: gm.Tree.from_linkage([[0, 1, 1, 2], [0, 4, 1, 3], [0, 5, 1, 4]]),
+        "row 1 joins 0 again",
+    ),
+    "clusters": (
+        lambda: gm.Tree.from_linkage([[0, 1, 1, 2], [2, 9, 1, 3], [3, 99, 1, 4]]),
+        "row 1 joins 2 and 9, but clusters so far are 0 to 4",
+    ),
+    "ranges": (
+        lambda: gm.queries.range_sum(SHUFFLED, np.ones(5), [[0, 1], [2, 1], [0, 9]]),
+        r"row 1 is \[2, 1\]",
+    ),
+    "diagonal": (
+        lambda: gm.generation_matrix_from([[1, 0, 0], [-1, 0, 0], [-1, 0, 0]]),
+        "row 1 has 0",
+    ),
+    "two parents": (
+        lambda: gm.generation_matrix_from([[1, 0, 0], [-1, 1, 0], [-1, -1, 1]]),
+        "row 2 has 2",
+    ),
+    "structure": (
+        lambda: gm.tree_from_structure([[1, 0, 0], [-2, 1, 0], [-1, 0, 3]]),
+        "row 1 holds 1 and -2",
+    ),
+    "right eigenvector": (
+        lambda: gm.GenerationMatrix(SHUFFLED, node=[1, 5, 3, 3, 3]).right_eigenvector(4),
+        "nodes 4 and 2 both have weight 3",
+    ),
+    "left eigenvector": (
+        lambda: gm.GenerationMatrix(SHUFFLED, node=[1, 3, 3, 1, 3]).left_eigenvector(1),
+        "nodes 1 and 2 both have weight 3",
+    ),
+    "masked columns": (
+        lambda: SHUFFLED.restrict(np.ma.masked_equal([[1, 1]] * 3 + [[1, 0]] * 2, 0)),
+        "entry 3, 1 is masked",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FIRST_OFFENDER)
+def test_an_error_names_the_first_node_that_breaks_the_rule(name):
+    call, words = FIRST_OFFENDER[name]
+    with pytest.raises((ValueError, TypeError), match=words):
+        call()
+
+
+def test_a_decomposition_into_numbers_that_lose_digits_is_refused():
+    # The product of the ratios reaches 1e-310, where doubles have few digits left.
+    G = gm.GenerationMatrix(gm.shapes.chain(3), node=[1, 1e-155, 1e-155])
+    with pytest.raises(ValueError, match=r"does not fit into float64.* at node 2"):
+        G.diagonal_decomposition()
+    G = gm.GenerationMatrix(gm.shapes.chain(3), node=[1, 1e-150, 1e-150])
+    alpha, _ = G.diagonal_decomposition()
+    np.testing.assert_allclose(alpha[2], 1e-300)
+    small = gm.GenerationMatrix(gm.shapes.chain(2), node=np.float32([1, 1e-40]))
+    with pytest.raises(ValueError, match="does not fit into float32"):
+        small.diagonal_decomposition()
+
+
+def test_rows_of_a_laplacian_add_up_to_zero_but_for_rounding():
+    L = gm.laplacian(gm.shapes.chain(4)).toarray()
+    for excess in (1e-6, -1e-6, 1e-8):
+        wrong = L.copy()
+        wrong[2, 2] += excess
+        with pytest.raises(ValueError, match="add up to 0; row 2 does not"):
+            gm.tree_from_laplacian(wrong, root=0)
+    rounded = L.copy()
+    rounded[2, 2] += 1e-12
+    assert gm.tree_from_laplacian(rounded, root=0) == gm.shapes.chain(4)

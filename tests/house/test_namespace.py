@@ -1,0 +1,129 @@
+"""The public surface, written out in `namespace.txt` so that a change of it shows in review.
+
+After a change that is meant, write the file anew::
+
+    PYTHONPATH=tests python tests/house/test_namespace.py
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from surface import MODULES, public_attributes, public_names
+
+import gmtree as gm
+
+WRITTEN = Path(__file__).with_name("namespace.txt")
+
+
+class Text(str):
+    """An annotation that is shown as it was written, without quotes, by every Python."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def signature(function: Any) -> str:
+    """Parameters and result as they are written."""
+    found = inspect.signature(function)
+    parameters = [
+        p.replace(annotation=Text(p.annotation)) if isinstance(p.annotation, str) else p
+        for p in found.parameters.values()
+    ]
+    result = found.return_annotation
+    result = Text(result) if isinstance(result, str) else result
+    return str(found.replace(parameters=parameters, return_annotation=result))
+
+
+def describe(name: str, value: Any) -> Iterator[str]:
+    """One line for a function; for a class, one more for each public attribute."""
+    if inspect.isclass(value):
+        bases = ", ".join(base.__name__ for base in value.__bases__ if base is not object)
+        yield f"class {name}({bases})"
+        yield from describe_class(name, value)
+    elif inspect.ismodule(value):
+        yield f"module {name}"
+    elif callable(value):
+        yield f"{name}{signature(value)}"
+    else:
+        yield f"{name}: {type(value).__name__}"
+
+
+def describe_class(name: str, kind: type) -> Iterator[str]:
+    constructor = kind.__init__
+    if inspect.isfunction(constructor) and constructor.__module__.startswith("gmtree"):
+        yield f"    {name}.__init__{signature(constructor)}"
+    for attribute in public_attributes(kind):
+        value = inspect.getattr_static(kind, attribute, None)
+        if isinstance(value, (classmethod, staticmethod)):
+            yield f"    {name}.{attribute}{signature(getattr(kind, attribute))}"
+        elif inspect.isfunction(value):
+            yield f"    {name}.{attribute}{signature(value)}"
+        else:
+            yield f"    {name}.{attribute}"
+
+
+def surface() -> str:
+    """All public names with their signatures; a name that two modules offer is described once."""
+    lines: list[str] = []
+    described: dict[int, str] = {}
+    for name in MODULES:
+        module = import_module(name)
+        lines += ["", f"# {name}"] if lines else [f"# {name}"]
+        for public in public_names(module):
+            value = getattr(module, public)
+            if id(value) in described:
+                lines.append(f"{public} as in {described[id(value)]}")
+            else:
+                described[id(value)] = name
+                lines += describe(public, value)
+    return "\n".join(lines) + "\n"
+
+
+def test_the_public_surface_is_the_one_that_is_written_down():
+    assert surface() == WRITTEN.read_text(), (
+        "the public surface has changed; see the top of this file"
+    )
+
+
+def test_dir_shows_names_for_users_only():
+    assert dir(gm) == sorted(gm.__all__)
+    assert not {"annotations", "import_module", "TYPE_CHECKING", "Any"} & set(dir(gm))
+    for name in dir(gm):
+        assert getattr(gm, name) is not None
+
+
+def test_a_name_that_does_not_exist_is_an_attribute_error():
+    for name in ("Trees", "import_module", "TYPE_CHECKING"):
+        assert not hasattr(gm, name)
+
+
+def test_type_checkers_are_told_of_the_same_names():
+    tree = ast.parse(Path(gm.__file__).read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    told = set()
+    for statement in block.body:
+        assert isinstance(statement, ast.ImportFrom)
+        for alias in statement.names:
+            # "x as x" tells a type checker that others may import x from here.
+            assert alias.asname == alias.name
+            module = statement.module.removeprefix("gmtree").removeprefix(".")
+            told.add((module or alias.name, alias.name))
+    assert told == {(module, name) for name, module in gm._MODULE_OF.items()}
+
+
+def test_importing_the_package_loads_neither_numba_nor_scipy():
+    code = "import sys, gmtree; print({'numba', 'scipy', 'numpy'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+if __name__ == "__main__":
+    WRITTEN.write_text(surface())

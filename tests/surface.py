@@ -1,0 +1,36 @@
+"""What is public: modules, their names, and the attributes of their classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+MODULES = ["gmtree"] + [
+    f"gmtree.{name}"
+    for name in ("baselines", "datasets", "gmc", "privacy", "privacy.testing", "queries", "shapes")
+]
+
+
+def public_names(module: Any) -> list[str]:
+    """What a module offers: its `__all__`, or what it defines itself under a plain name."""
+    if hasattr(module, "__all__"):
+        return sorted(module.__all__)
+    return sorted(
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
+    )
+
+
+def public_attributes(kind: type) -> list[str]:
+    """Attributes that a class has from gmtree, rather than from what it inherits from."""
+    found = []
+    fields = {f for base in kind.__mro__ for f in getattr(base, "__annotations__", {})}
+    for name in sorted({*dir(kind), *fields}):
+        owners = [
+            base
+            for base in kind.__mro__
+            if name in vars(base) or name in getattr(base, "__annotations__", {})
+        ]
+        if not name.startswith("_") and owners and owners[0].__module__.startswith("gmtree"):
+            found.append(name)
+    return found

@@ -1,0 +1,108 @@
+"""Looking labels up: equal names on a path, dates and times, very large numbers."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import numpy as np
+import pytest
+
+import gmtree as gm
+
+
+def test_a_node_with_the_label_of_the_root_is_found_by_its_path():
+    tree = gm.Tree.from_levels(["total", "total", "b"], ["total", "x", "total"])
+    for i in range(tree.n):
+        assert tree.node(tree.path(i)) == i
+    assert tree.node(("total",)) == tree.root
+    assert tree.node(("total", "x")) == tree.node(("total", "total", "x"))
+    with pytest.raises(ValueError, match="several are called 'total'"):
+        tree.node("total")
+
+
+def test_a_path_from_the_root_comes_before_one_from_below_it():
+    tree = gm.Tree.from_levels(["total", "x"], ["x", "y"])
+    assert tree.path(tree.node(("total", "x"))) == ("total", "x")
+    assert tree.path(tree.node(("total", "total", "x"))) == ("total", "total", "x")
+
+
+@pytest.mark.parametrize("path", [(), ("total", "z"), ("b", "b", "b"), ("z", "total")])
+def test_a_path_that_does_not_exist_is_refused(path):
+    tree = gm.Tree.from_levels(["total", "b"], ["total", "x"])
+    with pytest.raises(ValueError, match="Argument 'label' must be a label of this tree"):
+        tree.node(path)
+
+
+@pytest.mark.parametrize("unit", ["D", "s", "us", "ns"])
+def test_dates_are_found_however_they_are_written(unit):
+    days = np.array(["2020-02-01", "2020-02-02", "2020-02-03"], f"M8[{unit}]")
+    tree = gm.Tree.from_levels(days)
+    for spelling in (days[1], days[1].astype("M8[D]"), days[1].astype("M8[ns]")):
+        assert tree.node(spelling) == tree.node((spelling,)) == 2
+    assert tree.node(dt.date(2020, 2, 2)) == tree.node(dt.datetime(2020, 2, 2)) == 2
+    with pytest.raises(ValueError, match="must be a label of this tree"):
+        tree.node(np.datetime64("2020-02-04"))
+
+
+def test_timestamps_of_pandas_are_found():
+    pandas = pytest.importorskip("pandas", reason="looks up pandas' timestamps")
+    tree = gm.Tree.from_levels(np.array(["2020-02-01", "2020-02-02"], "M8[D]"))
+    assert tree.node(pandas.Timestamp("2020-02-02")) == 2
+
+
+def test_months_and_durations_are_found():
+    tree = gm.Tree.from_levels(np.array(["2020-02", "2020-03"], "M8[M]"))
+    assert tree.node(np.datetime64("2020-03", "M")) == tree.node(dt.date(2020, 3, 1)) == 2
+    tree = gm.Tree.from_levels(np.array([1, 90], "m8[m]"))
+    assert tree.node(np.timedelta64(5400, "s")) == tree.node(dt.timedelta(hours=1.5)) == 2
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.array(["12020-02-01", "12020-02-02"], "M8[D]"),
+        np.array(["2020-02-01T00:00:00.000000001", "2020-02-02"], "M8[ns]"),
+        np.array([1, 2], "m8[Y]"),
+        np.array([10**12, 2], "m8[D]"),
+    ],
+)
+def test_times_that_python_cannot_write_stay_times(column):
+    tree = gm.Tree.from_levels(column)
+    assert [tree.node(x) for x in column] == [1, 2]
+    assert not any(type(x) is int for x in tree.labels[1:])
+    edges = gm.Tree.from_edges(column, ["up", "up"])
+    assert {edges.node(x) for x in column} <= set(edges.children(edges.root).tolist())
+
+
+def test_units_that_hold_different_ranges_are_not_mixed_up():
+    # As nanoseconds the year 12020 would wrap around to 2004.
+    far = np.array(["12020-02-01", "12020-02-02"], "M8[D]")
+    near = np.array(["2020-02-01T00:00:00.000000001"] * 2, "M8[ns]")
+    tree = gm.Tree.from_edges(far, near)
+    assert tree.node(near[0]) == tree.root
+    assert sorted(tree.node(x) for x in far) == sorted(tree.leaves)
+
+
+def test_a_day_and_its_midnight_are_one_label_in_two_columns():
+    child = np.array(["2020-02-01T00:00:00.000000001", "2020-02-02"], "M8[ns]")
+    parent = np.array(["2020-02-02", "2020-02-03"], "M8[D]")
+    assert gm.Tree.from_edges(child, parent).height == 3
+
+
+def test_integers_beyond_the_signed_range_stay_distinct_labels():
+    large = np.array([2**63, 2**63 + 1, 2**64 - 1], np.uint64)
+    tree = gm.Tree.from_edges(large, np.array([7, 7, 7]))
+    assert sorted(tree.labels.tolist()) == [7, 2**63, 2**63 + 1, 2**64 - 1]
+    assert tree.labels[tree.root] == 7
+    tree = gm.Tree.from_edges(large, [-1, -1, -1])
+    assert tree.node(2**63) != tree.root == tree.node(-1)
+    # In 64 bits 2**64 - 1 and -1 are the same pattern, and 2**63 and -2**63.
+    tree = gm.Tree.from_edges([2**63, 2**64 - 1], [-(2**63), -(2**63)])
+    assert tree.n == 3
+    assert tree.node(2**63) != tree.node(-(2**63))
+
+
+def test_units_of_several_days_are_found():
+    weeks = np.array(["2020-01-02", "2020-01-09"], "M8[7D]")
+    tree = gm.Tree.from_levels(weeks)
+    assert tree.node(weeks[1]) == tree.node(weeks[1].astype("M8[D]")) == 2

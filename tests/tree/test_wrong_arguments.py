@@ -1,0 +1,108 @@
+"""Masked arrays, objects and other things that only look like values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gmtree as gm
+
+TREE = gm.shapes.complete(2, 3)
+MASKED = np.ma.masked_array(np.arange(1.0, 8.0), mask=[0, 0, 1, 0, 0, 1, 0])
+
+TAKE_VALUES = {
+    "aggregate": lambda x: TREE.aggregate(x[:4]),
+    "restrict": TREE.restrict,
+    "solve": gm.GenerationMatrix(TREE).solve,
+    "T.solve": gm.GenerationMatrix(TREE).T.solve,
+    "matmul": lambda x: gm.GenerationMatrix(TREE) @ x,
+    "node weights": lambda x: gm.GenerationMatrix(TREE, node=x),
+    "edge weights": lambda x: gm.GenerationMatrix(TREE, edge=x),
+    "distance": lambda x: TREE.distance(3, 4, edge=x),
+    "laplacian": lambda x: gm.laplacian(TREE, edge=x),
+    "consistent": lambda x: gm.consistent(TREE, x),
+    "variance": lambda x: gm.Consistency(TREE, variance=x),
+    "boosting": lambda x: gm.baselines.boosting(TREE, x),
+    "gmc": lambda x: gm.gmc.with_square_roots(TREE, x),
+    "range_sum": lambda x: gm.queries.range_sum(TREE, x, [[0, 2]]),
+    "node_rmse": lambda x: gm.queries.node_rmse(np.ones(7), x),
+}
+
+
+@pytest.mark.parametrize("name", TAKE_VALUES)
+def test_masked_entries_are_refused(name):
+    with pytest.raises(ValueError, match=r"Argument '\w+' must have no masked entries; entry 2 is"):
+        TAKE_VALUES[name](MASKED)
+
+
+@pytest.mark.parametrize("name", TAKE_VALUES)
+def test_a_masked_array_that_hides_nothing_is_an_array(name):
+    shown = np.ma.masked_array(MASKED.data, mask=False)
+    found, expected = TAKE_VALUES[name](shown), TAKE_VALUES[name](MASKED.data)
+    if isinstance(expected, np.ndarray):
+        assert type(found) is np.ndarray
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_masked_entries_inside_lists_are_refused():
+    with pytest.raises(ValueError, match="Argument 'v' must have no masked entries"):
+        TREE.restrict([1, 2, 3, np.ma.masked, 5, 6, 7])
+    with pytest.raises(ValueError, match="entry 2 is masked"):
+        TREE.restrict([MASKED, MASKED])
+
+
+def test_masked_parents_and_labels_are_refused():
+    with pytest.raises(ValueError, match="Argument 'parent' must have no masked entries; entry 1"):
+        gm.Tree.from_parents(np.ma.masked_array([-1, 0, 0], mask=[0, 1, 0]))
+    with pytest.raises(ValueError, match="Argument 'child' must have no masked entries; entry 1"):
+        gm.Tree.from_edges(np.ma.masked_array([1, 2], mask=[0, 1]), [0, 0])
+
+
+def test_an_object_that_is_no_number_is_named():
+    with pytest.raises(TypeError, match="Argument 'v' must hold real numbers; entry 3 is None"):
+        TREE.restrict([1, 2, 3, None, 5, 6, 7])
+    with pytest.raises(TypeError, match="real numbers of at most 64 bits; entry 1 is 118059162071"):
+        TREE.restrict([1, 2**70, 3, 4, 5, 6, 7])
+    with pytest.raises(
+        TypeError, match="Argument 'v' must hold real numbers, not dtype complex128"
+    ):
+        TREE.restrict(np.ones(7, complex))
+    with pytest.raises(ValueError, match="Argument 'v' must be an array, or what numpy can turn"):
+        TREE.restrict([[1, 2], [3]])
+
+
+TAKE_TREES = {
+    "GenerationMatrix": gm.GenerationMatrix,
+    "ConstraintMatrix": gm.ConstraintMatrix,
+    "adjacency": gm.adjacency,
+    "laplacian": gm.laplacian,
+    "distance_matrix": gm.distance_matrix,
+    "ancestral_matrix": gm.ancestral_matrix,
+    "to_networkx": gm.to_networkx,
+    "Consistency": gm.Consistency,
+    "consistent": lambda tree: gm.consistent(tree, [1.0]),
+    "consistency_bias": lambda tree: gm.consistency_bias(tree, [1.0]),
+    "release": lambda tree: gm.release(tree, [1], epsilon=1),
+    "plan": lambda tree: gm.plan(tree, epsilon=1),
+    "optimal_shares": lambda tree: gm.optimal_shares(tree, epsilon=1),
+    "allocate": lambda tree: gm.privacy.allocate(tree, epsilon=1),
+    "privacy_loss": lambda tree: gm.privacy.privacy_loss(tree, [1]),
+    "range_sum": lambda tree: gm.queries.range_sum(tree, [1.0], [[0, 1]]),
+    "range_rmse": lambda tree: gm.queries.range_rmse(tree, [1.0], [1.0], [[0, 1]]),
+    "cover_probability": gm.queries.cover_probability,
+    "construct": gm.gmc.construct,
+    "with_square_roots": lambda tree: gm.gmc.with_square_roots(tree, [1.0]),
+    "without_square_roots": lambda tree: gm.gmc.without_square_roots(tree, [1.0]),
+    **{
+        name: lambda tree, name=name: getattr(gm.baselines, name)(tree, [1.0])
+        for name in gm.baselines.__all__
+    },
+}
+
+
+@pytest.mark.parametrize("name", TAKE_TREES)
+@pytest.mark.parametrize("wrong", [None, [-1, 0, 0]])
+def test_what_is_no_tree_is_a_type_error(name, wrong):
+    rule = f"^Argument 'tree' must be a Tree, not {type(wrong).__name__}"
+    with pytest.raises(TypeError, match=rule):
+        TAKE_TREES[name](wrong)
