@@ -10,9 +10,9 @@ from gmtree import _memory, _sweep
 from gmtree import _validate as check
 from gmtree._kernels import pairs as pair_kernels
 from gmtree._kernels import sparse as kernels
-from gmtree._pairs import edge_lengths, sums_from_root
 from gmtree.matrix import GenerationMatrix
 from gmtree.tree import Tree
+from gmtree.tree.pairs import edge_lengths, sums_from_root
 
 if TYPE_CHECKING:
     from networkx import DiGraph

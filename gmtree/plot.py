@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from gmtree import _validate as check
-from gmtree._outline import level_title
 from gmtree.tree import Tree
+from gmtree.tree.outline import level_title
 
 __all__ = ["error_by_level", "icicle", "node_link", "noisy_against_consistent"]
 

@@ -110,7 +110,7 @@ def _read(path: Path, wanted: list[str], labels: list[str]) -> dict[str, Any]:
 
 def _columns(table: dict[str, Any], solved: Any, value: str) -> dict[str, np.ndarray]:
     """What is written: the columns of labels and values, with the rows that were added."""
-    from gmtree._locate import level_codes
+    from gmtree.labels.locate import level_codes
 
     out = {}
     for name in solved.by:

@@ -11,10 +11,10 @@ import numpy as np
 
 from gmtree import _sweep
 from gmtree import _validate as check
-from gmtree._families import Families
 from gmtree._kernels import projection as kernels
 from gmtree._kernels import variances
 from gmtree.tree import Tree
+from gmtree.tree.families import Families
 
 # Ratios of positive variances and of values to them must not overflow, nor vanish.
 VARIANCE_RANGE = (1e-100, 1e100)

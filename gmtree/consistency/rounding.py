@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from gmtree import _validate as check
-from gmtree._families import Families
 from gmtree._kernels import rounding as kernels
 from gmtree.tree import Tree
+from gmtree.tree.families import Families
 
 # Beyond this not every whole number is a float64, and sums might not fit into int64.
 LARGEST = 2.0**53

@@ -27,7 +27,6 @@ import numpy as np
 
 from gmtree import _sweep
 from gmtree import _validate as check
-from gmtree._families import Families
 from gmtree._kernels import tables as kernels
 from gmtree.consistency.contrasts import Axes, Query, contrast, one_cell
 from gmtree.consistency.exact import Tolerance
@@ -37,6 +36,7 @@ from gmtree.consistency.rounding import check_how, round_consistent
 from gmtree.consistency.splitting import NonnegativeInfo, Splitting
 from gmtree.consistency.stacked import Stacked, with_work
 from gmtree.tree import Tree
+from gmtree.tree.families import Families
 
 # Columns that are rounded to whole numbers at a time: what one or two cache lines hold.
 ROUNDED_TOGETHER = 16

@@ -15,8 +15,8 @@ unknown, missing or there twice are errors that name them.
 [706.69, 680.54, 26.15, 302.77, 377.77, 26.15]
 """
 
-from gmtree._measurements import Measurements
 from gmtree.frames.reconcile import reconcile_frame
 from gmtree.frames.release import release_frame
+from gmtree.labels.measurements import Measurements
 
 __all__ = ["Measurements", "reconcile_frame", "release_frame"]

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gmtree import _validate as check
-from gmtree._columns import Codes, column_names, encode, library, take_column
-from gmtree._levels import build as build_tree
-from gmtree._levels import number_pairs, path_of_row, read_levels
-from gmtree._locate import level_codes, locate, named_node
-from gmtree._measurements import numbers, variance_by_level
-from gmtree._table import assemble, kind_of, label_column, narwhals
 from gmtree.consistency import Consistency
+from gmtree.labels.columns import Codes, column_names, encode, library, take_column
+from gmtree.labels.levels import build as build_tree
+from gmtree.labels.levels import number_pairs, path_of_row, read_levels
+from gmtree.labels.locate import level_codes, locate, named_node
+from gmtree.labels.measurements import numbers, variance_by_level
+from gmtree.labels.table import assemble, kind_of, label_column, narwhals
 from gmtree.tree import Tree
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from gmtree import _validate as check
-from gmtree._columns import Codes, library, take_column
-from gmtree._labels import by_sorted_label, factorize
-from gmtree._levels import from_levels, read_levels
-from gmtree._locate import locate
-from gmtree._table import kind_of
+from gmtree.labels.columns import Codes, library, take_column
+from gmtree.labels.distinct import by_sorted_label, factorize
+from gmtree.labels.levels import from_levels, read_levels
+from gmtree.labels.locate import locate
+from gmtree.labels.table import kind_of
 from gmtree.privacy.allocation import LEAVES_FROM_RECORDS
 from gmtree.privacy.release import Release, release
 from gmtree.tree import Tree

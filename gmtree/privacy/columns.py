@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gmtree._locate import STRUCTURE, label_names
+from gmtree.labels.locate import STRUCTURE, label_names
 from gmtree.tree import Tree
 
 # Standard errors and intervals are not those of `value`, and their names say so.

@@ -26,7 +26,8 @@ from gmtree._version import __version__
 from gmtree.privacy.allocation import check_account
 from gmtree.privacy.columns import columns
 from gmtree.privacy.ledger import Ledger
-from gmtree.tree import Tree, _rebuild
+from gmtree.tree import Tree
+from gmtree.tree.core import _rebuild
 
 FORMAT = "gmtree release 1"
 _ARRAYS = ("parent", "noisy", "exact", "labels")

@@ -12,8 +12,8 @@ from reference.consistency import per_node
 from trees import all_parents, named_shapes, renumber, trees
 
 import gmtree as gm
-from gmtree._families import Families
 from gmtree.consistency import rounding
+from gmtree.tree.families import Families
 
 SEEDS = st.integers(0, 2**32 - 1)
 HOW = (True, "random")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from trees import parents
 
 import gmtree as gm
-from gmtree import _labels
+from gmtree.labels import distinct
 
 nx = pytest.importorskip("networkx", reason="graphs are among the inputs")
 pd = pytest.importorskip("pandas", reason="frames are among the inputs")
@@ -523,7 +523,7 @@ def test_networkx_that_is_no_tree():
     st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-4, 4), min_size=1, max_size=60),
 )
 def test_factorize_integers(keys):
-    codes, first = _labels.factorize_keys(np.array(keys, np.int64))
+    codes, first = distinct.factorize_keys(np.array(keys, np.int64))
     expected_codes, expected_first = reference.factorize(keys)
     assert codes.tolist() == expected_codes
     assert first.tolist() == expected_first
@@ -538,7 +538,7 @@ def test_factorize_objects_with_gaps(labels, as_times):
     column = np.empty(len(labels), object)
     column[:] = labels
     expected_codes, expected_first = reference.factorize([labels[k] for k in present])
-    codes, first = _labels.factorize("x", column)
+    codes, first = distinct.factorize("x", column)
     assert codes[present].tolist() == expected_codes
     assert np.count_nonzero(codes < 0) == len(labels) - len(present)
     assert first.tolist() == [present[k] for k in expected_first]
@@ -546,7 +546,7 @@ def test_factorize_objects_with_gaps(labels, as_times):
     numbers[present] = expected_codes
     if as_times:
         numbers = np.where(np.isnan(numbers), np.datetime64("NaT"), numbers.astype("M8[s]"))
-    codes, first = _labels.factorize("x", numbers)
+    codes, first = distinct.factorize("x", numbers)
     assert codes[present].tolist() == expected_codes
     assert first.tolist() == [present[k] for k in expected_first]
 
@@ -561,7 +561,7 @@ ALIKE = {
 @pytest.mark.parametrize("kind", ALIKE)
 def test_factorize_keys_that_are_alike(kind):
     keys = ALIKE[kind]
-    codes, first = _labels.factorize_keys(keys)
+    codes, first = distinct.factorize_keys(keys)
     np.testing.assert_array_equal(codes, np.arange(3000) % 1500)
     np.testing.assert_array_equal(first, np.arange(1500))
 
@@ -569,7 +569,7 @@ def test_factorize_keys_that_are_alike(kind):
 @pytest.mark.parametrize("kind", ALIKE)
 def test_keys_that_are_alike_are_spread(kind):
     """Hashed keys fall into about as many slots as random ones would: 1 - 1/e of them."""
-    slots = np.unique(_labels._hash(ALIKE[kind][:1500]) % 1500)
+    slots = np.unique(distinct._hash(ALIKE[kind][:1500]) % 1500)
     assert len(slots) > 0.55 * 1500
 
 

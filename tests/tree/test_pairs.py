@@ -14,7 +14,7 @@ from trees import all_parents, named_shapes, parents, renumber, trees
 
 import gmtree as gm
 from gmtree import _memory
-from gmtree._pairs import PathIndex
+from gmtree.tree.pairs import PathIndex
 
 
 def all_pairs(tree: gm.Tree) -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from trees import all_parents, named_shapes, parents, renumber, small_numbers, trees
 
 import gmtree as gm
-from gmtree import _order
+from gmtree.tree import order as canonical_order
 
 
 def check_against_reference(tree: gm.Tree, parent: np.ndarray) -> None:
@@ -344,8 +344,8 @@ def test_indices_are_int32_while_they_fit():
 
 @given(parents())
 def test_order_with_64_bit_indices(parent):
-    found = _order.canonical("parent", parent.astype(np.int64), None)
-    narrow = _order.canonical("parent", parent.astype(np.int32), None)
+    found = canonical_order.canonical("parent", parent.astype(np.int64), None)
+    narrow = canonical_order.canonical("parent", parent.astype(np.int32), None)
     assert found.position_parent.dtype == found.level_start.dtype == np.int64
     assert (found.order is None) == (narrow.order is None)
     if found.order is not None:

@@ -9,8 +9,8 @@ import numpy as np
 
 from gmtree import _sweep
 from gmtree._kernels import order as kernels
-from gmtree._pairs import PathIndex
 from gmtree._sweep import unsigned
+from gmtree.tree.pairs import PathIndex
 
 
 class ChildLists(NamedTuple):

@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from gmtree import _locate, _measurements, _outline, _table, newick, objects
+from gmtree.labels import locate, table
+from gmtree.labels import measurements as measured
+from gmtree.readers import newick, objects
+from gmtree.tree import outline
 
 
 class TreeConversions:
@@ -143,7 +146,7 @@ class TreeConversions:
         >>> m.variance
         array([ 1.,  4.,  4., inf, inf, inf])
         """
-        return _measurements.values(self, measurements, value, variance)
+        return measured.values(self, measurements, value, variance)
 
     def to_frame(self: Any, *, kind: str | None = None, **columns: Any) -> Any:
         """A frame with one row per node.
@@ -168,7 +171,7 @@ class TreeConversions:
         >>> tree.to_frame(people=tree.aggregate([304, 372, 29])).columns.tolist()
         ['node', 'parent', 'depth', 'state', 'county', 'people']
         """
-        return _table.to_frame(self, columns, kind)
+        return table.to_frame(self, columns, kind)
 
     def to_newick(self: Any, *, length: Any = None, names: bool = True) -> str:
         """The tree as Newick text, children by ascending number.
@@ -213,17 +216,17 @@ class TreeConversions:
         └── VT            29
             └── Orange    29
         """
-        return _outline.text(self, values, depth, children)
+        return outline.text(self, values, depth, children)
 
     def show(self: Any, values: Any = None, *, depth: int = 4, children: int = 5) -> None:
         """Print the top of the tree; see :meth:`outline`."""
         print(self.outline(values, depth=depth, children=children))
 
     def _repr_html_(self: Any) -> str:
-        return _outline.html(self)
+        return outline.html(self)
 
     def _aligned(self: Any, argument: str, x: Any, per: str = "node", *, tell: bool = True) -> Any:
         """`x` in the order of nodes or leaves if it has labels of its own, else as it is."""
         if isinstance(x, (np.ndarray, list, tuple)):
             return x
-        return _locate.align(self, argument, x, per, tell=tell)
+        return locate.align(self, argument, x, per, tell=tell)

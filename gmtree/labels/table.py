@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from gmtree import _validate as check
-from gmtree._columns import LIBRARIES, Codes, library
-from gmtree._levels import LevelLabels
-from gmtree._locate import level_codes
+from gmtree.labels.columns import LIBRARIES, Codes, library
+from gmtree.labels.levels import LevelLabels
+from gmtree.labels.locate import level_codes
 
 
 def narwhals() -> Any:

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from gmtree._columns import Codes, column_names, encode, encode_index, library, take_column
-from gmtree._labels import concatenate, factorize
-from gmtree._levels import LevelLabels, number_pairs, path_of_row
 from gmtree._validate import counts_rows, fail, shown
+from gmtree.labels.columns import Codes, column_names, encode, encode_index, library, take_column
+from gmtree.labels.distinct import concatenate, factorize
+from gmtree.labels.levels import LevelLabels, number_pairs, path_of_row
 
 # Columns that `to_frame` writes beside labels and values.
 STRUCTURE = ("node", "parent", "depth")

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gmtree._labels import column, factorize
 from gmtree._validate import fail, fail_type, index_dtype
+from gmtree.labels.distinct import column, factorize
 
 LIBRARIES = ("pandas", "polars", "pyarrow")
 

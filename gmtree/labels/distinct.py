@@ -178,6 +178,7 @@ def first_repeated(codes: np.ndarray) -> int:
 
 
 def refuse_missing(argument: str, codes: np.ndarray, per: str, more: str = ".") -> None:
+    """Refuse missing labels, naming the first row, column or node (`per`) without one."""
     missing = np.flatnonzero(codes < 0)
     if missing.size:
         fail(argument, f"must have no missing labels; {per} {missing[0]} has none{more}")

@@ -8,9 +8,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gmtree import _validate as check
-from gmtree._columns import Codes, column_names, encode, library, take_column
-from gmtree._levels import ROOT_LABEL
-from gmtree._locate import STRUCTURE, index_columns, label_names, locate, named_node, rows_of_nodes
+from gmtree.labels.columns import Codes, column_names, encode, library, take_column
+from gmtree.labels.levels import ROOT_LABEL
+from gmtree.labels.locate import (
+    STRUCTURE,
+    index_columns,
+    label_names,
+    locate,
+    named_node,
+    rows_of_nodes,
+)
 
 
 class Measurements(NamedTuple):

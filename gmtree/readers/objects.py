@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from gmtree._columns import column_names, is_frame, library, take_column
 from gmtree._kernels import tries as kernels
-from gmtree._labels import column, distinct_labels
 from gmtree._validate import array, fail, fail_type, index_dtype, shown
+from gmtree.labels.columns import column_names, is_frame, library, take_column
+from gmtree.labels.distinct import column, distinct_labels
 
 
 def _reader(argument: str, how: Any) -> Callable[[Any], Any]:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from gmtree._labels import (
+from gmtree._validate import fail, fail_type, index_dtype, reals, shown
+from gmtree.labels.distinct import (
     by_sorted_label,
     column,
     concatenate,
@@ -14,7 +15,6 @@ from gmtree._labels import (
     first_repeated,
     refuse_missing,
 )
-from gmtree._validate import fail, fail_type, index_dtype, reals, shown
 
 
 def from_edges(child: Any, parent: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -7,12 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from gmtree import _labels, _levels, _order, _sweep, readers
+from gmtree import _sweep
 from gmtree import _validate as check
-from gmtree._arrays import TreeArrays
-from gmtree._conversions import TreeConversions
 from gmtree._kernels import order as kernels
-from gmtree._pairs import PathIndex, sums_from_root
+from gmtree.labels import distinct
+from gmtree.labels import levels as level_columns
+from gmtree.readers import edges
+from gmtree.tree import order as canonical_order
+from gmtree.tree.arrays import TreeArrays
+from gmtree.tree.conversions import TreeConversions
+from gmtree.tree.pairs import PathIndex, sums_from_root
 
 
 class Tree(TreeConversions, TreeArrays):
@@ -73,7 +77,7 @@ class Tree(TreeConversions, TreeArrays):
         """
         own = check.parent_vector("parent", parent)
         if labels is not None:
-            labels = _labels.distinct_labels("labels", labels, own.size)
+            labels = distinct.distinct_labels("labels", labels, own.size)
         return cls._build("parent", own, labels=labels)
 
     @classmethod
@@ -91,7 +95,7 @@ class Tree(TreeConversions, TreeArrays):
         >>> tree.path(tree.node("kitten"))
         ('feline', 'cat', 'kitten')
         """
-        own, labels = readers.from_edges(child, parent)
+        own, labels = edges.from_edges(child, parent)
         return cls._build("parent", own, labels=labels)
 
     @classmethod
@@ -131,7 +135,7 @@ class Tree(TreeConversions, TreeArrays):
         >>> tree.node(("VT", "Orange")), tree.path(5)
         (5, ('total', 'VT', 'Orange'))
         """
-        return cls._from_level_tree(_levels.from_levels(columns, levels, missing))
+        return cls._from_level_tree(level_columns.from_levels(columns, levels, missing))
 
     @classmethod
     def from_records(
@@ -155,12 +159,12 @@ class Tree(TreeConversions, TreeArrays):
         >>> tree.aggregate(np.bincount(leaf))
         array([3, 2, 1, 2, 1])
         """
-        made = _levels.from_levels(columns, levels, missing, records=True)
+        made = level_columns.from_levels(columns, levels, missing, records=True)
         tree = cls._from_level_tree(made)
         return tree, made.node - made.node.dtype.type(tree.n_internal)
 
     @classmethod
-    def _from_level_tree(cls, made: _levels.LevelTree) -> Tree:
+    def _from_level_tree(cls, made: level_columns.LevelTree) -> Tree:
         tree = cls._build("levels", made.parent, labels=made.labels)
         tree._level_names = made.names
         return tree
@@ -192,8 +196,8 @@ class Tree(TreeConversions, TreeArrays):
         >>> tree.distance([0, 0], [1, 2], tree.edge_length)
         array([0.5, 0.9])
         """
-        tree = cls._build("Z", readers.from_linkage(Z))
-        return tree._with_lengths(readers.linkage_lengths(Z, heights, tree.parent))
+        tree = cls._build("Z", edges.from_linkage(Z))
+        return tree._with_lengths(edges.linkage_lengths(Z, heights, tree.parent))
 
     @classmethod
     def from_networkx(cls, graph: Any) -> Tree:
@@ -201,13 +205,13 @@ class Tree(TreeConversions, TreeArrays):
 
         Nodes are numbered in the order of ``graph.nodes``, which become the labels.
         """
-        own, labels = readers.from_networkx(graph)
+        own, labels = edges.from_networkx(graph)
         return cls._build("graph", own, labels=labels)
 
     @classmethod
     def _build(cls, argument: str, parent: np.ndarray, *, labels: Any = None) -> Tree:
         """Make a tree of `parent`, our own copy with entries in range."""
-        found = _order.canonical(argument, parent, labels)
+        found = canonical_order.canonical(argument, parent, labels)
         tree = cls._assemble(parent, *found[:3], labels)
         tree._parents_first = found.parents_first
         return tree
@@ -356,7 +360,7 @@ class Tree(TreeConversions, TreeArrays):
     def path(self, i: int) -> tuple[Any, ...]:
         """Labels (numbers where there are none) from the root down to node i."""
         found = self._upward(i)[::-1]
-        return tuple(found if self._labels is None else _labels.as_objects(self._labels[found]))
+        return tuple(found if self._labels is None else distinct.as_objects(self._labels[found]))
 
     def _upward(self, i: int) -> list[int]:
         """Node i and its ancestors, in the order one meets them."""
@@ -507,7 +511,7 @@ class Tree(TreeConversions, TreeArrays):
             check.fail("label", "cannot be looked up: this tree was made without labels.")
         index = self._cache.get("label_index")
         if index is None:
-            index = self._cache["label_index"] = _labels.LabelIndex(self._labels, self._parent)
+            index = self._cache["label_index"] = distinct.LabelIndex(self._labels, self._parent)
         return index.node("label", label)
 
     # ------------------------------------------------------------------ other numberings

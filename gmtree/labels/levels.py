@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gmtree._columns import (
+from gmtree._kernels import tries as kernels
+from gmtree._validate import fail, fail_type, index_dtype, shown
+from gmtree.labels.columns import (
     Codes,
     column_names,
     encode,
@@ -17,9 +19,7 @@ from gmtree._columns import (
     library,
     take_column,
 )
-from gmtree._kernels import tries as kernels
-from gmtree._labels import as_objects
-from gmtree._validate import fail, fail_type, index_dtype, shown
+from gmtree.labels.distinct import as_objects
 
 ROOT_LABEL = "total"
 _SMALLEST_TABLE = 1 << 10

@@ -1,0 +1,1 @@
+"""Labels of nodes: columns of any library as codes, levels into trees, labels into nodes."""
