@@ -45,7 +45,11 @@ def test_every_benchmark_runs(benchmarks, monkeypatch):
         for case in vars(module).values():
             if not isinstance(case, type) or case.__module__ != module.__name__:
                 continue
-            methods = [name for name in dir(case) if name.startswith(("time", "peakmem"))]
+            methods = [
+                name
+                for name in dir(case)
+                if name.startswith(("time_", "timeraw_", "peakmem_", "track_"))
+            ]
             if not methods:
                 continue
             choices = list(product(*getattr(case, "params", ())))

@@ -712,6 +712,7 @@ def test_numpy_sees_the_dense_matrix():
             A.__array__(copy=False)
 
 
+@pytest.mark.large
 def test_what_would_fill_the_memory_is_refused_with_what_to_call_instead():
     tree = gm.shapes.star(3_000_000)
     G = gm.GenerationMatrix(tree)
@@ -742,6 +743,7 @@ def test_a_subclass_of_arrays_is_read_as_the_array_it_is():
 # --------------------------------------------------------------------------- sums in 32 bits
 
 
+@pytest.mark.large
 @pytest.mark.large
 def test_a_million_small_numbers_in_32_bits_add_up():
     tree = gm.shapes.star(1_000_001)
