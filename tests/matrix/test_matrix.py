@@ -744,7 +744,6 @@ def test_a_subclass_of_arrays_is_read_as_the_array_it_is():
 
 
 @pytest.mark.large
-@pytest.mark.large
 def test_a_million_small_numbers_in_32_bits_add_up():
     tree = gm.shapes.star(1_000_001)
     v = np.full(tree.n, 0.1, np.float32)
