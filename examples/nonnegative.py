@@ -2,8 +2,9 @@
 
 Many census blocks are empty. Their noisy counts are as often below zero as above, and the
 consistent values closest to the noisy ones still have blocks with minus three people. Asking for
-the closest values that are not negative mends that and lowers the error. It has a price, which is
-printed as well: the values are no longer unbiased. Run it with
+the closest values that are not negative mends that and lowers the error of the blocks. It has a
+price, which is printed as well: the values are no longer unbiased, and neither are their sums. Run
+it with
 
     python examples/nonnegative.py --nodes 100000 --plot nonnegative.png
 

@@ -151,8 +151,9 @@ class Consistency:
         noisy : array of shape (n,) or (n, k)
             Measured value of each node; float32 stays float32.
         nonnegative : bool
-            Among the values with all leaves at least 0; still the exact optimum. This lowers
-            the error but is no longer unbiased: small counts come out larger on average.
+            Among the values with all leaves at least 0; still the exact optimum. It is no
+            longer unbiased: small counts come out larger on average. Their errors become smaller,
+            but where most counts are small, those of large totals may grow.
         integer : bool or "random"
             Round to whole numbers, with the sums exact: every node becomes the floor or the
             ceiling of its optimum, as int64. The root goes to the nearest, a half up; at each
