@@ -16,6 +16,20 @@ def limit() -> int:
         return _USUAL_MEMORY // 2
 
 
+def refuse_large_tree(argument: str, n: int) -> None:
+    """Refuse to make a tree that would not fit into memory.
+
+    It keeps three numbers per node, of 4 bytes each while node numbers fit, and of 8 beyond that.
+    """
+    nbytes, most = n * (12 if n < 1 << 31 else 24), limit()
+    if nbytes > most:
+        gigabytes = f"{nbytes / 1e9:,.1f}" if n < 1 << 60 else "too many"
+        raise ValueError(
+            f"Argument '{argument}' must give a tree that fits into memory: this one would take "
+            f"{gigabytes} GB, more than half of what this machine has ({most / 1e9:,.1f} GB)."
+        )
+
+
 def refuse_above_limit(what: str, nbytes: int, instead: str) -> None:
     """Raise an error that says how large the result would be and what to use instead."""
     most = limit()

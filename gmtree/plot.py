@@ -31,6 +31,8 @@ _LONGEST_NAME = 24
 
 def _axes(ax: Any, size: tuple[float, float]) -> Any:
     if ax is not None:
+        axes = check.optional("matplotlib.axes", "plot", "A picture")
+        check.instance("ax", ax, axes.Axes)
         return ax
     pyplot = check.optional("matplotlib.pyplot", "plot", "A picture")
     _, ax = pyplot.subplots(figsize=size, layout="constrained")
@@ -53,6 +55,16 @@ def _vector(tree: Tree, argument: str, x: Any) -> np.ndarray:
         check.fail(argument, f"must have shape ({tree.n},), not {v.shape}.")
     check.finite(argument, v)
     return v.astype(np.float64)
+
+
+def _marked(tree: Tree, argument: str, x: Any) -> np.ndarray:
+    """The nodes that a mask marks, of which there must be one."""
+    a = check.array(argument, tree._aligned(argument, x))
+    if a.shape != (tree.n,) or a.dtype != bool:
+        check.fail(argument, f"must hold {tree.n} times True or False, one per node.")
+    if not a.any():
+        check.fail(argument, "must mark at least one node.")
+    return np.flatnonzero(a)
 
 
 def _name(tree: Tree, i: int) -> str:
@@ -85,8 +97,9 @@ def error_by_level(source: Any, *, unit: str = "records", ax: Any = None) -> Any
     >>> ax.get_ylabel()
     'standard error (records)'
     """
+    check.instance("unit", unit, str)
     plan: Any = getattr(source, "plan", source)
-    if not hasattr(plan, "levels"):
+    if not hasattr(plan, "levels") or not hasattr(plan, "std_error"):
         check.fail_type("source", f"must be a Plan or a Release, not {type(source).__name__}.")
     ax = _axes(ax, (6.4, 4.2))
     place = np.arange(len(plan.levels))
@@ -141,8 +154,9 @@ def noisy_against_consistent(
     'noisy (records)'
     """
     check.instance("tree", tree, Tree)
+    check.instance("unit", unit, str)
     v, x = _vector(tree, "noisy", noisy), _vector(tree, "values", values)
-    shown = np.flatnonzero(np.ones(tree.n, bool) if measured is None else np.asarray(measured))
+    shown = np.arange(tree.n) if measured is None else _marked(tree, "measured", measured)
     sampled = shown.size > _MOST_POINTS
     if sampled:
         # The top of the tree is few nodes, and all of them count; so every level gets its part.
@@ -191,6 +205,7 @@ def icicle(tree: Tree, values: Any = None, *, unit: str = "", ax: Any = None) ->
     ax : matplotlib Axes, optional
     """
     _refuse_large(tree)
+    check.instance("unit", unit, str)
     width = np.ones(tree.n_leaves)
     if values is not None:
         v = _vector(tree, "values", values)
@@ -198,8 +213,8 @@ def icicle(tree: Tree, values: Any = None, *, unit: str = "", ax: Any = None) ->
             i = int(np.flatnonzero(v < 0)[0])
             check.fail("values", f"must not be negative to be widths; node {i} has {v[i]}.")
         width = v[tree.leaves]
-        if not width.any():
-            check.fail("values", "must not all be 0.")
+        if not 0 < width.sum() < np.inf:
+            check.fail("values", "must not all be 0 at the leaves, and have a finite sum there.")
     ax = _axes(ax, (8, 0.7 + 0.62 * tree.height))
     left, right = _spans(tree, width)
     total = right[tree.root]
@@ -262,6 +277,11 @@ def node_link(tree: Tree, values: Any = None, *, unit: str = "", ax: Any = None)
     'distance from the root'
     """
     _refuse_large(tree)
+    check.instance("unit", unit, str)
+    size = np.full(tree.n, 14.0)
+    if values is not None:
+        v = np.abs(_vector(tree, "values", values))
+        size = 8 + 220 * v / max(float(v.max()), 1e-300)
     ax = _axes(ax, (7, max(2.5, 0.22 * tree.n_leaves + 1)))
     left, right = _spans(tree, np.ones(tree.n_leaves))
     y = (left + right) / 2
@@ -278,10 +298,6 @@ def node_link(tree: Tree, values: Any = None, *, unit: str = "", ax: Any = None)
         above = int(tree.parent[i])
         if above >= 0:
             ax.plot([x[above], x[above], x[i]], [y[above], y[i], y[i]], "-", color="0.6", lw=1)
-    size = np.full(tree.n, 14.0)
-    if values is not None:
-        v = np.abs(_vector(tree, "values", values))
-        size = 8 + 220 * v / max(float(v.max()), 1e-300)
     inner = tree.child_count > 0
     ax.scatter(x, y, s=size, c=np.where(inner, 0.0, 1.0), cmap="coolwarm_r", zorder=3, lw=0)
     step = 0.015 * max(float(np.ptp(x)), 1e-300)

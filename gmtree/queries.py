@@ -21,6 +21,7 @@ import numpy as np
 from gmtree import _sweep
 from gmtree import _validate as check
 from gmtree._kernels import queries as kernels
+from gmtree._memory import refuse_above_limit
 from gmtree._sweep import unsigned
 from gmtree.tree import Tree
 
@@ -61,6 +62,7 @@ def random_ranges(m: int, q: int, rng: np.random.Generator | int | None = None) 
     existing = m * (m + 1) // 2
     if q > existing:
         check.fail("q", f"must be at most {existing}: {m} leaves have no more ranges; got {q}.")
+    refuse_above_limit("So many ranges", 16 * q, "Draw fewer.")
     number = check.generator("rng", rng).choice(existing, q, replace=False)
     # Range number t (t + 1) / 2 + a ends with leaf t and begins with leaf a <= t. The square
     # root may round to a neighbour of t.

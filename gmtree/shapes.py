@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
+from typing import Any
 
 import numpy as np
 
 from gmtree import _validate as check
+from gmtree._memory import refuse_large_tree
 from gmtree.tree import Tree
 
 
@@ -117,6 +120,8 @@ def grouped(
     sizes = check.integer_vector("fanouts", fanouts)
     if sizes.min() < 2:
         check.fail("fanouts", f"must be at least 2, not {sizes.min()}.")
+    # A larger group takes all there is, just the same.
+    sizes = np.minimum(sizes, max(2, n_leaves)).astype(np.int64)
     share = check.reals("shares", shares)
     if share.shape != sizes.shape:
         check.fail("shares", f"must have one entry per fan-out ({sizes.size}), not {share.shape}.")
@@ -183,14 +188,15 @@ def _group_sizes(
 
 
 def _dtype(argument: str, n: int) -> np.dtype:
-    if n > 2**40:
-        check.fail(argument, "must give a tree of at most 2**40 nodes.")
+    refuse_large_tree(argument, n)
     return check.index_dtype(n)
 
 
 # Which periods of a calendar a coarser one is made of. Weeks run across months, quarters and years.
 _CALENDAR = ("year", "quarter", "month", "day")
 _WEEKS = ("week", "day")
+# Years of four digits, as Python has them too.
+_FIRST_DAY, _LAST_DAY = np.datetime64("0001-01-01"), np.datetime64("9999-12-31")
 
 
 def calendar(start: str, stop: str, levels: Sequence[str] = ("year", "quarter", "month")) -> Tree:
@@ -227,7 +233,7 @@ def calendar(start: str, stop: str, levels: Sequence[str] = ("year", "quarter", 
     >>> gm.shapes.calendar("2024-01-01", "2026-01-01", ("month", "day")).n
     756
     """
-    wanted = [str(level) for level in ([levels] if isinstance(levels, str) else levels)]
+    wanted = _listed_periods(levels)
     if not wanted:
         check.fail("levels", "must name at least one period.")
     for level in wanted:
@@ -249,16 +255,27 @@ def calendar(start: str, stop: str, levels: Sequence[str] = ("year", "quarter", 
     return Tree.from_levels(*(name[np.sort(first)] for name in names), levels=wanted)
 
 
+def _listed_periods(levels: Any) -> list[str]:
+    given = (levels,) if isinstance(levels, str) else levels
+    if not isinstance(given, Sequence) or not all(isinstance(level, str) for level in given):
+        check.fail_type("levels", f"must be a list of periods such as 'month', not {levels!r}.")
+    return list(given)
+
+
 def _days(start: str, stop: str) -> np.ndarray:
     """All days of a range of dates."""
     ends = []
     for argument, given in (("start", start), ("stop", stop)):
         try:
-            ends.append(np.datetime64(given, "D"))
-        except (TypeError, ValueError):
+            if not isinstance(given, (str, date, np.datetime64)):
+                raise TypeError
+            day = np.datetime64(given, "D")
+            # Of NaT this is false, too.
+            if not _FIRST_DAY <= day <= _LAST_DAY:
+                raise ValueError
+        except (TypeError, ValueError, OverflowError):
             check.fail(argument, f"must be a date such as '2024-01-31', not {given!r}.")
-        if np.isnat(ends[-1]):
-            check.fail(argument, f"must be a date such as '2024-01-31', not {given!r}.")
+        ends.append(day)
     if not ends[0] < ends[1]:
         check.fail("stop", f"must be after start; {ends[1]} is not after {ends[0]}.")
     return np.arange(*ends)

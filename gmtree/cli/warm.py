@@ -134,6 +134,8 @@ def trees(tree: Any) -> None:
     Tree.from_levels(["x", "x", "y"], [1, 2, 2]).node(("x", 1))
     Tree.from_newick("((cat:1,lion:2)feline:3,dog:7);").to_newick()
     Tree.from_linkage(np.array([[0.0, 1.0, 0.5, 2.0], [2.0, 3.0, 1.0, 3.0]]))
+    Tree.from_newick("((a:1,b:2)c:3,d:7);")
+    Tree.from_summing_matrix([[1, 1], [1, 0], [0, 1]])
     shapes.random_recursive(9, rng=1), shapes.complete(2, 3), shapes.caterpillar(7)
     tree.canonical(), tree.subtree(1), tree.below(tree.root), tree.path(0)
     tree.children(tree.root), tree.descendants(tree.root), tree.ancestors(0), tree.siblings(0)

@@ -280,7 +280,9 @@ class CrossedConsistency:
         check.flag("nonnegative", nonnegative)
         check.flag("return_info", return_info)
         most = check.count("iterations", iterations, least=1)
-        tolerance = check.real("tolerance", tolerance or (1e-6 if nonnegative else 1e-10))
+        if tolerance is None:
+            tolerance = 1e-6 if nonnegative else 1e-10
+        tolerance = check.real("tolerance", tolerance)
         if tolerance <= 0:
             check.fail("tolerance", f"must be positive, not {tolerance}.")
         v = self._measurements(noisy)

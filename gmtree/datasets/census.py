@@ -9,6 +9,7 @@ import numpy as np
 
 from gmtree import _validate as check
 from gmtree import shapes
+from gmtree._memory import refuse_large_tree
 from gmtree.datasets import files
 from gmtree.datasets.dataset import Dataset, RandomSource, share_out
 from gmtree.tree import Tree
@@ -237,6 +238,7 @@ def _scaled_sizes(nodes: int) -> tuple[int, ...]:
     some 300 nodes, do the others shrink.
     """
     nodes = check.count("nodes", nodes, least=len(LEVEL_SIZES))
+    refuse_large_tree("nodes", nodes)
     if nodes == sum(LEVEL_SIZES):
         return LEVEL_SIZES
     sizes = np.array(LEVEL_SIZES, dtype=float)

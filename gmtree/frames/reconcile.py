@@ -10,7 +10,7 @@ import numpy as np
 
 from gmtree import _validate as check
 from gmtree.consistency import Consistency
-from gmtree.labels.columns import Codes, column_names, encode, library, take_column
+from gmtree.labels.columns import Codes, column_names, encode, library, listed_names, take_column
 from gmtree.labels.levels import build as build_tree
 from gmtree.labels.levels import number_pairs, path_of_row, read_levels
 from gmtree.labels.locate import level_codes, locate, named_node
@@ -114,6 +114,7 @@ def solve(
     threads: int | None = None,
 ) -> Solved:
     """What :func:`reconcile_frame` does, for anything with columns by name."""
+    levels = listed_names("levels", levels)
     by = _listed("by", by)
     names = _listed("value", value)
     if not names:
@@ -152,15 +153,11 @@ def solve(
 
 
 def _listed(argument: str, x: Any) -> list[str]:
-    if isinstance(x, str):
-        return [x]
-    if not isinstance(x, Sequence):
-        check.fail_type(argument, f"must be the name of a column or a list of them, not {x!r}.")
-    return list(x)
+    return [x] if isinstance(x, str) else listed_names(argument, x)
 
 
-def _refuse_overlap(levels: Any, names: list[str], by: list[str], variance: Any) -> None:
-    used = [*([] if isinstance(levels, str) else levels), *names, *by]
+def _refuse_overlap(levels: list[str], names: list[str], by: list[str], variance: Any) -> None:
+    used = [*levels, *names, *by]
     used += [variance] if isinstance(variance, str) else []
     for k, name in enumerate(used):
         if name in used[:k]:

@@ -15,6 +15,7 @@ from gmtree.labels.levels import from_levels, read_levels
 from gmtree.labels.locate import locate
 from gmtree.labels.table import kind_of
 from gmtree.privacy.allocation import LEAVES_FROM_RECORDS
+from gmtree.privacy.budget import sequence
 from gmtree.privacy.release import Release, release
 from gmtree.tree import Tree
 
@@ -73,6 +74,8 @@ def release_frame(
     ['VT', 'Orange']
     """
     kind = kind_of("frame", frame)
+    check.flag("leaves_are_public", leaves_are_public)
+    check.flag("ignore_unknown", ignore_unknown)
     coded, names, _ = read_levels((frame,), levels)
     counts = None if count is None else _counts(frame, count)
     public = tree is None
@@ -114,7 +117,8 @@ def release_frame(
         total = np.zeros(tree.n_leaves, counts.dtype)
         total[leaf] = counts
     if public:
-        options["outside"] = [*options.get("outside", ()), LEAVES_FROM_RECORDS]
+        more = sequence("outside", options.get("outside", ()), "sentences")
+        options["outside"] = [*more, LEAVES_FROM_RECORDS]
     return release(tree, total, **options)
 
 

@@ -7,7 +7,7 @@ Nothing is imported here: whoever hands over a column of a library has loaded th
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -165,8 +165,36 @@ def column_names(frame: Any) -> list[Any]:
     return list(getattr(frame, "columns", frame))
 
 
+def listed_names(argument: str, x: Any) -> list[Any]:
+    """Names of columns in a given order, which a set does not have."""
+    if isinstance(x, (str, bytes, Set)) or not isinstance(x, Iterable) or _has_shape(x, but=1):
+        fail_type(argument, f"must be a list of column names, not {x!r}.")
+    names = list(x)
+    for name in names:
+        refuse_no_name(argument, name)
+    return names
+
+
+def refuse_no_name(argument: str, x: Any) -> None:
+    """Refuse what cannot be compared with the names of columns."""
+    try:
+        hash(x)
+        could_be = isinstance(x, np.generic) or not _has_shape(x)
+    except TypeError:
+        could_be = False
+    if not could_be or isinstance(x, np.void):
+        fail_type(argument, f"must be the name of a column, not {x!r}.")
+
+
+def _has_shape(x: Any, but: int | None = None) -> bool:
+    """Whether `x` is an array, a column or a frame, but for those of `but` dimensions."""
+    shape = getattr(x, "shape", None)
+    return isinstance(shape, tuple) and len(shape) != but
+
+
 def take_column(argument: str, frame: Any, name: Any) -> Any:
     """One column of a frame; for pandas, a level of its index may stand for one."""
+    refuse_no_name(argument, name)
     names = column_names(frame)
     if names.count(name) > 1:
         fail(argument, f"must name one column each; {name!r} is there {names.count(name)} times.")

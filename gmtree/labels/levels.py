@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gmtree._kernels import tries as kernels
-from gmtree._validate import fail, fail_type, index_dtype, shown
+from gmtree._validate import fail, index_dtype, one_of, shown
 from gmtree.labels.columns import (
     Codes,
     column_names,
@@ -17,6 +17,7 @@ from gmtree.labels.columns import (
     encode_index,
     is_frame,
     library,
+    listed_names,
     take_column,
 )
 from gmtree.labels.distinct import as_objects
@@ -94,8 +95,7 @@ def from_levels(
     columns: tuple[Any, ...], levels: Sequence[str] | None, missing: str, *, records: bool = False
 ) -> LevelTree:
     """A tree whose leaves are the rows, or with `records` the distinct rows."""
-    if missing not in ("error", "stop"):
-        fail("missing", f"must be 'error' or 'stop', not {missing!r}.")
+    one_of("missing", missing, ("error", "stop"))
     coded, names, kind = read_levels(columns, levels)
     if missing == "error":
         refuse_missing(coded, names)
@@ -119,9 +119,7 @@ def read_levels(
     columns: tuple[Any, ...], levels: Sequence[str] | None
 ) -> tuple[list[Codes], list[str], str | None]:
     """Columns as codes, the names of the levels, and the library that they came from."""
-    if levels is not None and (isinstance(levels, str) or not isinstance(levels, Iterable)):
-        fail_type("levels", f"must be a list of column names, not {levels!r}.")
-    names = None if levels is None else list(levels)
+    names = None if levels is None else listed_names("levels", levels)
     kind = library(columns[0]) if columns else None
     if len(columns) == 1 and kind == "pandas" and hasattr(columns[0], "levels"):
         found = encode_index(columns[0])

@@ -35,10 +35,14 @@ def values(tree: Any, measurements: Any, value: str | None, variance: Any) -> Me
             by_level = variance_by_level(tree, variance)
             _put(tree, made, "measurements", measurements, None, value, by_level)
         else:
-            _put(tree, made, "measurements", measurements, None, value, variance)
+            how = _read_variance("variance", variance)
+            _put(tree, made, "measurements", measurements, None, value, how)
         return made
     for level, frame in measurements.items():
-        how = variance.get(level) if isinstance(variance, Mapping) else variance
+        if isinstance(variance, Mapping):
+            how = _read_variance(f"variance[{level!r}]", variance.get(level))
+        else:
+            how = _read_variance("variance", variance)
         _put(tree, made, f"measurements[{level!r}]", frame, level, value, how)
     if isinstance(variance, Mapping) and (more := set(variance) - set(measurements)):
         check.fail("variance", f"must be of levels with measurements, not {more.pop()!r}.")
@@ -54,6 +58,18 @@ def variance_by_level(tree: Any, variance: Mapping[str, Any]) -> np.ndarray:
             check.fail("variance", f"must be by levels of the tree, not {level!r}.")
         out[tree.depth == levels[level]] = check.real(f"variance[{level!r}]", x)
     return out
+
+
+def _read_variance(argument: str, x: Any) -> Any:
+    """None or the name of a column as it is, and anything else as a number."""
+    return x if x is None or isinstance(x, str) else _one_number(argument, x)
+
+
+def _one_number(argument: str, x: Any) -> float:
+    a = check.reals(argument, x)
+    if a.ndim:
+        check.fail(argument, f"must be one number, not have shape {a.shape}.")
+    return float(a)
 
 
 def _level_depths(tree: Any) -> dict[Any, int]:
@@ -83,7 +99,7 @@ def _put(
     if level is not None and library(frame) is None and np.ndim(frame) == 0:
         if depths[level] != 1:
             check.fail(argument, "must be a frame; only the root has a single value.")
-        node, x, s = np.array([tree.root]), np.array([frame], np.float64), variance
+        node, x, s = np.array([tree.root]), np.array([_one_number(argument, frame)]), variance
     else:
         columns, x, s = _read(tree, argument, frame, level, value, variance)
         if columns:

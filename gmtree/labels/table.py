@@ -37,8 +37,7 @@ def default_kind(tree: Any) -> str:
 def to_frame(tree: Any, columns: Mapping[str, Any], kind: str | None) -> Any:
     """One row per node: number, parent, depth, labels, and the columns given."""
     kind = default_kind(tree) if kind is None else kind
-    if kind not in LIBRARIES:
-        check.fail("kind", f"must be one of {', '.join(map(repr, LIBRARIES))}, not {kind!r}.")
+    check.one_of("kind", kind, LIBRARIES)
     table: dict[str, Any] = {
         "node": np.arange(tree.n, dtype=tree.parent.dtype),
         "parent": tree.parent,
@@ -55,9 +54,11 @@ def to_frame(tree: Any, columns: Mapping[str, Any], kind: str | None) -> Any:
 
 def _one_per_node(tree: Any, name: str, x: Any) -> Any:
     a = tree._aligned(name, x)
+    if library(a) is None and not isinstance(a, np.ma.MaskedArray):
+        a = check.array(name, a)
     if np.shape(a) != (tree.n,):
         check.fail(name, f"must have shape ({tree.n},), one per node, not {np.shape(a)}.")
-    return a if library(a) or isinstance(a, np.ma.MaskedArray) else np.asarray(a)
+    return a
 
 
 def label_columns(tree: Any, taken: Collection[str], kind: str) -> dict[str, Any]:

@@ -253,10 +253,11 @@ def privacy_loss(
     one_of("measure", measure, MEASURES)
     one_of("neighbors", neighbors, NEIGHBORS)
     most = check.count("max_contributions", max_contributions, least=1)
-    if len(scales) != tree.height:
-        check.fail("scales", f"must have one entry per level ({tree.height}), not {len(scales)}.")
+    given = sequence("scales", scales, "numbers")
+    if len(given) != tree.height:
+        check.fail("scales", f"must have one entry per level ({tree.height}), not {len(given)}.")
     losses = [
-        Fraction(0) if s is None else loss_of_one(measure, noise_scale("scales", s)) for s in scales
+        Fraction(0) if s is None else loss_of_one(measure, noise_scale("scales", s)) for s in given
     ]
     exact = Invariants.of(tree, sequence("invariants", invariants, "nodes or levels")).exact
     return loss_factor(measure, most) * worst_case(tree, losses, neighbors, exact)

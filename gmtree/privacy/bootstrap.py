@@ -12,6 +12,8 @@ from gmtree.privacy.sampling.noise import draw
 from gmtree.privacy.testing import SeededWords
 
 _LAWS = {"discrete_laplace": "laplace", "discrete_gaussian": "gaussian"}
+# These give the errors to a quarter of a percent; an approximation is not worth more time.
+_MOST_RUNS = 100_000
 
 
 class BootstrapErrors(NamedTuple):
@@ -40,6 +42,8 @@ class BootstrapErrors(NamedTuple):
 def bootstrap(release: Any, runs: int, rng: Any) -> BootstrapErrors:
     """Errors of `runs` further releases of the published values."""
     runs = check.count("runs", runs, least=1)
+    if runs > _MOST_RUNS:
+        check.fail("runs", f"must be at most {_MOST_RUNS}, not {runs}.")
     tree, words = release.tree, SeededWords(rng)
     truth = release.values.astype(np.float64)
     total, squares = np.zeros((2, tree.n))

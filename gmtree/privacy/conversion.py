@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from gmtree import _validate as check
-from gmtree.privacy.rational import rational
+from gmtree.privacy.rational import LARGEST, rational
 
 # The `decimal` module rounds logarithms and exponentials correctly to this many digits, so that a
 # handful of operations errs by far less than the margin, relative to their size.
@@ -67,7 +67,9 @@ def zcdp_delta(rho: Any, epsilon: Any) -> float:
         b = _short(order)
         a = b + 1
         terms = (b * a * _decimal(r), -b * _decimal(e), b * b.ln(), -a * a.ln())
-        delta = _float_above(_sum_above(terms).exp())
+        logarithm = _sum_above(terms)
+        # A large exponential would leave the range of decimal numbers.
+        delta = _float_above(logarithm.exp()) if logarithm < 0 else 1.0
     if delta >= 1:
         check.fail("epsilon", f"must be larger for a delta below 1 at rho = {rho}, not {epsilon}.")
     return delta
@@ -119,4 +121,6 @@ def _not_negative(argument: str, x: Any) -> Fraction:
     value = rational(argument, x)
     if value < 0:
         check.fail(argument, f"must not be negative, not {x}.")
+    if value > LARGEST:
+        check.fail(argument, "must be below 2**1000.")
     return value

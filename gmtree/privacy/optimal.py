@@ -29,6 +29,8 @@ _SMALLEST_LOSS = 1e-4
 # A solution may exceed a condition that was not yet known by this much, and is scaled down.
 _SLACK = 1e-6
 _MOST_ROUNDS = 20
+# From twice this loss on, Laplace noise has a variance of 1e-87, and more loss buys nothing.
+_LARGEST_HALF = 100.0
 # Measuring a level or not must be worth at least this much of the error.
 _GAIN = 1e-9
 
@@ -304,8 +306,11 @@ def laplace_variances(exact: bool) -> Variances:
         with np.errstate(divide="ignore", invalid="ignore"):
             if not exact:
                 return 2 / loss**2, np.full(loss.shape, -2.0)
-            half = np.minimum(loss / 2, 100.0)
-            return 0.5 / np.sinh(half) ** 2, -2 * half / np.tanh(half)
+            half = np.minimum(loss / 2, _LARGEST_HALF)
+            # Where the variance no longer changes it has no slope either: with another one the
+            # search would go on for as long as it may.
+            slope = np.where(half < _LARGEST_HALF, -2 * half / np.tanh(half), 0.0)
+            return 0.5 / np.sinh(half) ** 2, slope
 
     return variances
 

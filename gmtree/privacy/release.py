@@ -307,7 +307,8 @@ class Release:
         Parameters
         ----------
         runs : int
-            How often; the relative error of a root mean square error from 200 is about 5 %.
+            How often, at most 100,000 times. The relative error of a root mean square error from
+            200 runs is about 5 %.
         rng : int or numpy Generator, optional
             What :func:`numpy.random.default_rng` accepts.
 

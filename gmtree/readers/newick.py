@@ -86,6 +86,7 @@ def _restore(names: list[str | None]) -> np.ndarray:
 
 def parse(text: Any, convert_underscores: bool) -> tuple[np.ndarray, Any, np.ndarray | None]:
     """Parents, names (None if no node has one) and lengths (None likewise) of a tree."""
+    check.flag("convert_underscores", convert_underscores)
     raw = _bytes(text)
     data = np.frombuffer(raw, np.uint8)
     most = int(kernels.count_nodes(data))
@@ -103,7 +104,7 @@ def parse(text: Any, convert_underscores: bool) -> tuple[np.ndarray, Any, np.nda
     if stop.any():
         _check_text(raw)
         quoted = bool((data[start[stop > start]] == kernels.QUOTE).any())
-        labels = NamesInText(raw, start.copy(), stop.copy(), bool(convert_underscores), quoted)
+        labels = NamesInText(raw, start.copy(), stop.copy(), convert_underscores, quoted)
     return parent.astype(check.index_dtype(n)), labels, lengths
 
 
@@ -154,7 +155,7 @@ def _bytes(text: Any) -> bytes:
 def write(tree: Any, length: Any, names: bool) -> str:
     """Newick text of a tree."""
     label = [""] * tree.n
-    if names and tree.labels is not None:
+    if check.flag("names", names) and tree.labels is not None:
         label = ["" if x is None else _quoted(str(x)) for x in tree.labels.tolist()]
     lengths = tree.edge_length if length is None else None
     if length is not None and length is not False:

@@ -38,14 +38,17 @@ def from_objects(
     while waiting:
         x, above = waiting.pop()
         if id(x) in seen:
-            fail("root", f"must be a tree; node {found.index(x)} ({x!r}) is reached twice.")
+            earlier = next(i for i, y in enumerate(found) if y is x)
+            fail("root", f"must be a tree; node {earlier} ({x!r}) is reached twice.")
         seen.add(id(x))
         found.append(x)  # which also keeps its id from being given away
         parent.append(above)
         try:
-            inner = list(below(x) or ())
-        except AttributeError as error:
-            fail_type("children", f"must say how to find the children of {x!r}: {error}.")
+            inner = below(x)
+            inner = [] if inner is None else list(inner)
+        except (AttributeError, TypeError, ValueError) as error:
+            message = f"must say how to find the children of {x!r}: {error}."
+            raise TypeError(f"Argument 'children' {message}") from error
         waiting += [(child, len(found) - 1) for child in reversed(inner)]
     own = np.array(parent, index_dtype(len(parent)))
     return own, _labels_of(found, label), _lengths_of(found, length)
@@ -55,7 +58,10 @@ def _labels_of(found: list[Any], label: Any) -> np.ndarray | None:
     if label is None or (isinstance(label, str) and not hasattr(found[0], label)):
         return None
     read = _reader("label", label)
-    labels = [read(x) for x in found]
+    try:
+        labels = [read(x) for x in found]
+    except (AttributeError, TypeError, ValueError) as error:
+        fail_type("label", f"must give a label, or None, for every object: {error}.")
     return None if all(x is None for x in labels) else column("label", labels)
 
 
@@ -63,11 +69,11 @@ def _lengths_of(found: list[Any], length: Any) -> np.ndarray | None:
     if length is None:
         return None
     read = _reader("length", length)
-    lengths = [read(x) for x in found]
     try:
+        lengths = [read(x) for x in found]
         out = np.array([np.nan if x is None else x for x in lengths], np.float64)
-    except (TypeError, ValueError):
-        fail_type("length", "must give a number, or None, for every object.")
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
+        fail_type("length", f"must give a number, or None, for every object: {error}.")
     if np.isnan(out[0]):
         out[0] = 0
     return out

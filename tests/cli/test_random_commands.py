@@ -1,6 +1,6 @@
 """Random files and options: the command line answers or refuses, and never stumbles.
 
-Half a minute of them as part of the tests; ``GMTREE_FUZZ_SECONDS`` sets another time.
+A quarter of a minute of them as part of the tests; ``GMTREE_FUZZ_SECONDS`` sets another time.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from time import monotonic
 import hypothesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from limited import at_most
 
 import gmtree as gm
 from gmtree import cli
 
-SECONDS = float(os.environ.get("GMTREE_FUZZ_SECONDS", "30"))
+SECONDS = float(os.environ.get("GMTREE_FUZZ_SECONDS", "15"))
+# No command here has much to do; the first of a kind may have to be compiled.
+SECONDS_PER_COMMAND = 120
 
 # --------------------------------------------------------------------------- files
 
@@ -164,7 +167,8 @@ def answer(argv: list[str]) -> None:
     out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            status = cli.main(argv)
+            with at_most(SECONDS_PER_COMMAND, f"gmtree {argv}"):
+                status = cli.main(argv)
         except SystemExit as stopped:
             status = stopped.code
     assert status in (0, 2), (status, argv)

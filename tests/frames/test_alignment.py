@@ -271,7 +271,7 @@ def test_to_frame_refuses_what_does_not_fit():
         TREE.to_frame(x=[1, 2])
     with pytest.raises(ValueError, match="'parent' must have another name"):
         TREE.to_frame(parent=NOISY)
-    with pytest.raises(ValueError, match="'kind' must be one of 'pandas'"):
+    with pytest.raises(ValueError, match="'kind' must be 'pandas' or 'polars'"):
         TREE.to_frame(kind="excel")
 
 

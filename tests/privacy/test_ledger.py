@@ -457,6 +457,16 @@ def test_conversion_at_the_edges():
             zcdp_epsilon(0, delta)
     with pytest.raises(ValueError, match="'epsilon' must be larger for a delta below 1"):
         zcdp_delta(30, 1)
+    # Beyond the range of exponentials, and of floating-point numbers.
+    with pytest.raises(ValueError, match="Argument 'epsilon' must be larger for a delta below 1"):
+        zcdp_delta(2**63, 1)
+    assert 0 < zcdp_delta(1, 2**63) < 1e-300
+    assert zcdp_epsilon(2**63, 1e-6) > 2**63
+    for call in (zcdp_delta, zcdp_epsilon):
+        with pytest.raises(ValueError, match=r"Argument 'rho' must be below 2\*\*1000"):
+            call(10**400, Fraction(1, 2))
+    with pytest.raises(ValueError, match=r"Argument 'epsilon' must be below 2\*\*1000"):
+        zcdp_delta(1, 10**400)
     with pytest.raises(ValueError, match="'rho' must not be negative"):
         zcdp_delta(-1, 1)
 

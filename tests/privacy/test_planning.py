@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from limited import at_most
 from trees import trees
 
 import gmtree as gm
@@ -91,6 +92,15 @@ def test_slopes_of_variances(variances):
     _, slope = variances(loss)
     up, down = (np.log(variances(loss * np.exp(x))[0]) for x in (1e-6, -1e-6))
     np.testing.assert_allclose(slope, (up - down) / 2e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "variances", [optimal.laplace_variances(True), optimal.laplace_variances_zcdp]
+)
+def test_variances_that_no_longer_change_have_no_slope(variances):
+    at, above = variances(np.array([1e7])), variances(np.array([1e8]))
+    assert at[0] == above[0] > 0
+    assert at[1] == above[1] == 0
 
 
 # --------------------------------------------------------------------------- plans
@@ -276,3 +286,11 @@ def test_refused(options, error, text):
 def test_too_many_levels():
     with pytest.raises(ValueError, match="Argument 'tree' must have at most 100 levels, not 101"):
         gm.optimal_shares(gm.shapes.chain(101))
+
+
+def test_a_budget_without_bounds_ends_the_search_at_once():
+    # From some loss on there is hardly any noise left, and nothing to be gained.
+    tree = gm.shapes.complete(2, 3)
+    for budget in ({"epsilon": 2**63}, {"rho": 2**63, "mechanism": "discrete_laplace"}):
+        with at_most(30, f"optimal_shares({budget})"):
+            assert len(gm.optimal_shares(tree, **budget)) == 3

@@ -413,7 +413,7 @@ def test_one_row():
         (([],), None, ValueError, "'level 0' must not be empty"),
         ((["a"], ["b"]), ["x"], ValueError, r"'levels' must have one name per column \(2\), not 1"),
         (({"x": ["a"]},), ["y"], ValueError, "'levels' must name columns of the frame, not 'y'"),
-        (({"x": ["a"]},), [["x"]], ValueError, "'levels' must name columns of the frame"),
+        (({"x": ["a"]},), [["x"]], TypeError, "'levels' must be the name of a column"),
         (({"x": ["a"]},), [], ValueError, "'levels' must give at least one level"),
         (({},), None, ValueError, "'levels' must give at least one level"),
         (({"x": ["a"]},), "x", TypeError, "'levels' must be a list of column names, not 'x'"),

@@ -111,7 +111,7 @@ def test_wrong_number_of_nodes(make, n):
 
 @pytest.mark.parametrize("make", BY_SIZE)
 def test_too_many_nodes(make):
-    with pytest.raises(ValueError, match="Argument 'n' must give a tree of at most"):
+    with pytest.raises(ValueError, match="Argument 'n' must give a tree that fits into memory"):
         make(2**41)
 
 
@@ -120,9 +120,9 @@ def test_too_many_nodes(make):
     [
         (lambda: shapes.complete(0, 3), "'fanout' must be at least 1, not 0"),
         (lambda: shapes.complete(2, 0), "'height' must be at least 1, not 0"),
-        (lambda: shapes.complete(2, 50), "'height' must give a tree of at most"),
-        (lambda: shapes.complete(10**6, 10**9), "'height' must give a tree of at most"),
-        (lambda: shapes.complete(1, 2**41), "'height' must give a tree of at most"),
+        (lambda: shapes.complete(2, 50), "'height' must give a tree that fits into memory"),
+        (lambda: shapes.complete(10**6, 10**9), "'height' must give a tree that fits into memory"),
+        (lambda: shapes.complete(1, 2**41), "'height' must give a tree that fits into memory"),
         (lambda: shapes.complete(2.0, 3), "'fanout' must be a whole number"),
         (lambda: shapes.grouped(9, [1, 2], [1, 1]), "'fanouts' must be at least 2, not 1"),
         (lambda: shapes.grouped(9, [], []), "'fanouts' must not be empty"),
@@ -180,6 +180,9 @@ def test_calendar_weeks_are_those_of_iso_8601():
         (("2024-01-01", "2024-01-01"), "'stop' must be after start"),
         (("soon", "2024-01-01"), "'start' must be a date"),
         (("2024-01-01", None), "'stop' must be a date"),
+        (("2024-01-01", "300000-01-01"), "'stop' must be a date"),
+        ((np.datetime64("NaT"), "2024-01-01"), "'start' must be a date"),
+        ((0, "2024-01-01"), "'start' must be a date"),
     ],
 )
 def test_bad_calendars(arguments, words):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from limited import at_most
 
 import gmtree as gm
 
@@ -106,3 +107,45 @@ def test_what_is_no_tree_is_a_type_error(name, wrong):
     rule = f"^Argument 'tree' must be a Tree, not {type(wrong).__name__}"
     with pytest.raises(TypeError, match=rule):
         TAKE_TREES[name](wrong)
+
+
+ENDLESS = {
+    "a chain": lambda: gm.shapes.chain(2**40),
+    "a star": lambda: gm.shapes.star(2**40),
+    "a complete tree": lambda: gm.shapes.complete(2, 60),
+    "levels without end": lambda: gm.shapes.complete(10**400, 10**400),
+    "a random tree": lambda: gm.shapes.random_recursive(2**40),
+    "a caterpillar": lambda: gm.shapes.caterpillar(2**40),
+    "groups": lambda: gm.shapes.grouped(2**40),
+    "a census": lambda: gm.datasets.census2010(nodes=99_999_999_999_999),
+    "noise": lambda: gm.privacy.discrete_laplace(1, (2**20, 2**20)),
+    "ranges": lambda: gm.queries.random_ranges(2**31, 2**40),
+    "runs": lambda: gm.release(TREE, [1, 2, 3, 4], epsilon=1).bootstrap(runs=2**63),
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_what_would_never_end_or_fit_is_refused_at_once(name):
+    with at_most(30, name), pytest.raises(ValueError, match=r"Argument '\w+' must|would take"):
+        ENDLESS[name]()
+
+
+def test_names_of_columns_come_in_an_order():
+    rows = {"state": ["a", "b"], "town": ["x", "y"]}
+    assert gm.Tree.from_levels(rows, levels=("state", "town")).n == 5
+    assert gm.Tree.from_levels(rows, levels=np.array(["state", "town"])).n == 5
+    for levels in ({"state", "town"}, "state", 3, np.array(3), np.ones((2, 2)), b"state"):
+        with pytest.raises(TypeError, match="Argument 'levels' must be"):
+            gm.Tree.from_levels(rows, levels=levels)
+
+
+def test_objects_without_children_name_the_argument():
+    for children in ("below", len, lambda x: 3):
+        with pytest.raises(TypeError, match="Argument 'children' must say how to find"):
+            gm.Tree.from_objects(3, children)
+    with pytest.raises(TypeError, match="Argument 'length' must give a number"):
+        gm.Tree.from_objects([[], []], iter, length="size")
+    with pytest.raises(TypeError, match="Argument 'label' must give a label"):
+        gm.Tree.from_objects([[], []], iter, label=lambda x: x.name)
+    with pytest.raises(ValueError, match=r"Argument 'root' must be a tree; node 1 .* twice"):
+        gm.Tree.from_objects([array := np.ones(0), array], iter)

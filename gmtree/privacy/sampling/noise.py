@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gmtree import _validate as check
+from gmtree._memory import refuse_above_limit
 from gmtree.privacy.rational import positive
 from gmtree.privacy.sampling import inversion, rejection
 from gmtree.privacy.sampling.words import SYSTEM, Words
@@ -140,4 +141,5 @@ def shape_of(size: Any) -> tuple[int, ...]:
         check.fail("size", f"must not be negative, not {size!r}.")
     if math.prod(shape) > 2**48:
         check.fail("size", f"must be at most 2**48 numbers, not {size!r}.")
+    refuse_above_limit("Noise of this 'size'", 8 * math.prod(shape), "Draw it in parts.")
     return shape
