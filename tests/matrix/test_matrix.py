@@ -614,7 +614,7 @@ def test_repeated_entries_add_up_exactly_or_not_at_all():
     H = gm.MappingMatrix([1, 1, 1], 3)
     large = 2**62
     np.testing.assert_array_equal(H.T @ np.array([large, -large, large]), [0, large, 0])
-    with pytest.raises(gm.IntegerOverflowError, match="Argument 'v' .* that at node 1 does not"):
+    with pytest.raises(gm.IntegerOverflowError, match=r"Argument 'v' .* at node 1 does not"):
         H.T @ np.array([large, large, large])
 
 
