@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 import numpy as np
 
@@ -15,6 +15,12 @@ from gmtree.tree import Tree
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
     from scipy.sparse.linalg import LinearOperator
+
+
+class _Sparse(Protocol):
+    """Matrices of ours and of scipy."""
+
+    def tocsr(self) -> Any: ...
 
 
 class _Operator(ABC):
@@ -48,13 +54,19 @@ class _Operator(ABC):
     def aslinearoperator(self) -> LinearOperator:
         """The matrix for scipy's iterative solvers, a `scipy.sparse.linalg.LinearOperator`."""
 
+    @overload
+    def __matmul__(self, v: _Sparse) -> csr_array: ...
+
+    @overload
+    def __matmul__(self, v: Any) -> np.ndarray: ...
+
     def __matmul__(self, v: Any) -> Any:
         """The product with values, or with another matrix (then it is sparse)."""
         if hasattr(v, "tocsr"):
             return _sparse_product(self, v)
         return self._multiply(check.values("v", v, self.shape[1], per="column"))
 
-    def __rmatmul__(self, v: Any) -> Any:
+    def __rmatmul__(self, v: Any) -> np.ndarray:
         return (self.T @ check.array("v", v).T).T
 
     def toarray(self) -> np.ndarray:

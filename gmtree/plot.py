@@ -12,13 +12,16 @@ and scales can still be changed.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gmtree import _validate as check
 from gmtree.tree import Tree
 from gmtree.tree.outline import level_title
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["error_by_level", "icicle", "node_link", "noisy_against_consistent", "sums"]
 
@@ -68,7 +71,7 @@ def _title(tree: Tree) -> str:
 # --------------------------------------------------------------------------- errors
 
 
-def error_by_level(source: Any, *, unit: str = "records", ax: Any = None) -> Any:
+def error_by_level(source: Any, *, unit: str = "records", ax: Any = None) -> Axes:
     """Standard error of every level: of the noise alone, and after all levels were combined.
 
     Parameters
@@ -116,7 +119,7 @@ def noisy_against_consistent(
     measured: Any = None,
     unit: str = "records",
     ax: Any = None,
-) -> Any:
+) -> Axes:
     """Each measurement against the consistent value of its node, coloured by level.
 
     Points on the diagonal were not changed. Of very many nodes a sample is shown.
@@ -177,7 +180,7 @@ def noisy_against_consistent(
 # --------------------------------------------------------------------------- trees
 
 
-def icicle(tree: Tree, values: Any = None, *, unit: str = "", ax: Any = None) -> Any:
+def icicle(tree: Tree, values: Any = None, *, unit: str = "", ax: Any = None) -> Axes:
     """A small tree as nested boxes: a row for each level, as wide as what is below.
 
     Parameters
@@ -241,7 +244,7 @@ def icicle(tree: Tree, values: Any = None, *, unit: str = "", ax: Any = None) ->
     return ax
 
 
-def sums(tree: Tree, values: Any, std_error: Any = None, *, ax: Any = None) -> Any:
+def sums(tree: Tree, values: Any, std_error: Any = None, *, ax: Any = None) -> Axes:
     """A small tree as nested boxes with a number in each, red where children add up to another.
 
     Every box is as wide as its children together, so that each number stands above those that
@@ -315,7 +318,7 @@ def _number(x: float) -> str:
     return f"{x:,.0f}" if x == round(x) else f"{x:,.1f}"
 
 
-def node_link(tree: Tree, values: Any = None, *, unit: str = "", ax: Any = None) -> Any:
+def node_link(tree: Tree, values: Any = None, *, unit: str = "", ax: Any = None) -> Axes:
     """A small tree as points and lines, the root on the left.
 
     Parameters
