@@ -7,6 +7,66 @@
 array([5., 3., 1., 1., 1.])
 >>> G.solve(np.ones(tree.n))  # depth of each node
 array([1., 2., 2., 3., 3.])
+
+A map of everything, by who needs it; ``help(gm.Tree)`` and so on say more.
+
+Everyone::
+
+    Tree                    a rooted tree from parents, edges, columns, Newick, linkages, ...
+    shapes                  trees of a given shape: complete, chain, star, calendars, random
+    plot                    pictures of trees, errors and releases (needs matplotlib)
+    IntegerOverflowError    what is raised where a sum does not fit into 64 bits
+    __version__             the version of gmtree, as text
+
+For matrices and recursions::
+
+    GenerationMatrix        G: node weights, minus edge weights; products and solves are sweeps
+    ConstraintMatrix        M: M.T @ v is zero where each parent is the sum of its children
+    MappingMatrix           H: picks entries, puts them back, adds up those that fall together
+    adjacency               the adjacency matrix of a tree
+    laplacian               its Laplacian
+    distance_matrix         distances of all pairs of nodes
+    ancestral_matrix        common ancestors of all pairs of leaves
+    generation_matrix_from  the Generation Matrix that a given matrix is
+    tree_from_structure     the tree of a structure matrix
+    tree_from_adjacency     the tree of an adjacency matrix
+    tree_from_laplacian     the tree of a Laplacian
+    tree_from_distances     the tree of a distance matrix
+    to_networkx             a tree as a graph of networkx
+    householder             one step of the "LO" QR decomposition
+    lo_qr                   the whole of it
+
+For values that should add up::
+
+    consistent              measurements of all nodes into the closest values that add up
+    Consistency             the same in two stages, with bounds, whole numbers and exact errors
+    consistency_bias        how far parents are from the sums of their children
+    TableConsistency        a table at each node, of which several marginals are measured
+    CrossedConsistency      several hierarchies at once, such as regions and products
+
+For frames of pandas, polars and pyarrow::
+
+    reconcile_frame         make the values of a frame add up
+    release_frame           publish the counts of a frame with differential privacy
+    frames                  the module of both, with what they return
+
+For privacy::
+
+    release                 counts into consistent values with differential privacy, and a ledger
+    Release                 what it returns; it can be saved, loaded, processed again and drawn
+    plan                    the errors of a release before any data are looked at
+    optimal_shares          how to divide the budget among the levels
+    privacy                 exact noise, ledgers, conversions; seeded noise for tests
+
+For the paper and its experiments::
+
+    gmc                     from the paper to the code: a table of names; the published algorithm
+    baselines               what it is compared with: Boosting, PrivTrie, dense algebra
+    queries                 node and range queries, and their errors
+    datasets                Census2010, NYCTaxi and SynData, or look-alikes of the same shape
+
+On the command line: ``gmtree demo``, ``gmtree release``, ``gmtree consistent``, ``gmtree info``,
+``gmtree warm``, ``gmtree bench``.
 """
 
 from importlib import import_module as _import_module

@@ -45,6 +45,8 @@ class Progress:
         self._started = self._drawn = time.monotonic()
 
     def __enter__(self) -> Progress:
+        # The first piece of work may take long: say at once that something is going on.
+        self._draw(self._started)
         return self
 
     def __exit__(
@@ -63,7 +65,11 @@ class Progress:
         if label is not None:
             self.label = label
         now = time.monotonic()
-        if self._visible and now - self._drawn >= _SECONDS_BETWEEN_DRAWINGS:
+        if now - self._drawn >= _SECONDS_BETWEEN_DRAWINGS:
+            self._draw(now)
+
+    def _draw(self, now: float) -> None:
+        if self._visible:
             self._drawn = now
             self._stream.write(f"\r\033[K{self.line(now - self._started)}")
             self._stream.flush()

@@ -11,10 +11,12 @@ import os
 from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
+# One node or one count, for overloads: with it the answer is a single number, too.
+Integer: TypeAlias = "int | np.integer[Any]"
 INT64_MAX = int(np.iinfo(np.int64).max)
 
 

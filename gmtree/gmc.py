@@ -2,7 +2,57 @@
 
 Each formula is one line of products and solves with the matrices of a tree, evaluated from
 right to left. :class:`gmtree.Consistency` computes the same in two fused sweeps and is what to
-use; here the steps can be read, taken apart and changed.
+use; here the steps can be read, taken apart and changed. From the paper to the code, with
+``G = gm.GenerationMatrix(tree)`` and ``post = gm.Consistency(tree)``::
+
+    the paper says                           gmtree says
+    ---------------------------------------  ---------------------------------------------
+    T, a hierarchical tree                   gm.Tree.from_parents(parent), from_edges, ...
+    n, n_1, m, h                             tree.n, .n_internal, .n_leaves, .height
+    f_i; C_i                                 tree.parent[i]; tree.children(i)
+    h_i, the node height                     tree.node_height[i]
+    descending order of height               tree.order, tree.rank; tree.canonical()
+    T^(k), the k-order subtree               tree.subtree(k)
+    G^(w_node, w_edge), Generation Matrix    gm.GenerationMatrix(tree, node, edge)
+    G, the structure matrix                  gm.GenerationMatrix(tree)
+    k-order submatrix; G_1 ~ G_2             G.submatrix(k); G.is_similar(other)
+    H_S, the mapping matrix                  gm.MappingMatrix(index, n)
+    H_S(f), the parents of the leaves        gm.MappingMatrix(tree.parent[tree.leaves], n_1)
+    upward propagation, G^-T v               G.T.solve(v)
+    downward propagation, G^-1 v             G.solve(v)
+    (I - G^T) 1, G^-T 1, G^-1 1              tree.child_count, .subtree_size, .depth
+    G^-1: j is i or an ancestor of i         tree.is_ancestor(j, i); G.inverse()
+    G G^T: i and j are siblings              tree.siblings(i); G.siblings()
+    (G^T G)^-1, the common ancestors         tree.common_ancestors(i, j)
+    lambda_i; u_i, v_i                       G.eigenvalues(); .left_, .right_eigenvector(i)
+    diagonal decomposition alpha, beta       G.diagonal_decomposition()
+    A, L, D and C of T                       gm.adjacency(tree), laplacian,
+                                             distance_matrix, ancestral_matrix
+    BuildTree(x) = G^-T H^T x                tree.aggregate(x)
+    BuildTree^-1(v) = H v                    tree.restrict(v)
+    epsilon-differential privacy             gm.release(tree, x, epsilon=1).ledger
+    Lap(h / epsilon)                         gm.privacy.testing.continuous_laplace;
+                                             to publish, gm.privacy.discrete_laplace
+    M, the consistency constraint matrix     gm.ConstraintMatrix(tree)
+    (S, j)-Householder transformation        gm.householder(M, S, j)
+    "LO"-QR decomposition                    gm.lo_qr(M)
+    theta                                    post.theta
+    G_T(1)<-T, inner-product equivalent      post.generation_matrix
+    Algorithm 1, stage 1: construct it       gm.gmc.construct(tree); gm.Consistency(tree)
+    stage 2: v - M (G^-1 (G^-T (M^T v)))     gm.gmc.with_square_roots(tree, v);
+                                             post.project(v)
+      the same without square roots          gm.gmc.without_square_roots(tree, v)
+    Algorithm 2, GMC from x to the result    gm.gmc.release(tree, x, epsilon), to study;
+                                             gm.release(tree, x, epsilon=...), to publish
+    mse of the result, 2 m h^2 / epsilon^2   post.node_variance()
+    bias                                     gm.consistency_bias(tree, values)
+    Processless, Boosting, PrivTrie          gm.baselines
+    Census2010, NYCTaxi, SynData             gm.datasets
+    node query, range query                  gm.queries
+
+The paper counts nodes from 1 and has them in descending order of height; gmtree counts from 0
+and takes and returns every vector in your own numbering. ``examples/paper_tour.py`` walks
+through all definitions, properties, theorems and algorithms with numbers.
 
 With S the diagonal matrix of the variances (the identity where they are equal) and M the
 constraint matrix, the consistent values closest to v are::
@@ -30,10 +80,11 @@ import numpy as np
 
 from gmtree import _validate as check
 from gmtree.consistency import Consistency
-from gmtree.matrix import ConstraintMatrix, GenerationMatrix
+from gmtree.matrix import ConstraintMatrix, GenerationMatrix, MappingMatrix
+from gmtree.privacy.testing import continuous_laplace
 from gmtree.tree import Tree
 
-__all__ = ["construct", "with_square_roots", "without_square_roots"]
+__all__ = ["construct", "release", "with_square_roots", "without_square_roots"]
 
 
 def construct(tree: Tree, variance: Any = None) -> GenerationMatrix:
@@ -124,6 +175,57 @@ def without_square_roots(tree: Tree, noisy: Any, variance: Any = None) -> np.nda
     S, theta = _column(variances, v), _column(theta, v)
     result = v - S * (M @ G.solve(theta * G.T.solve(M.T @ v)))
     return result.astype(v.dtype, copy=False)
+
+
+def release(tree: Tree, x: Any, epsilon: float, *, seed: Any = None) -> np.ndarray:
+    """GMC as published, from counts to consistent noisy values. For study, NOT to be published.
+
+    The five steps of Algorithm 2 in five lines. Its noise is drawn in floating point from an
+    ordinary random generator, which gives no guarantee of privacy (Mironov 2012). To publish
+    something, use :func:`gmtree.release`, which draws exact discrete noise and keeps a ledger.
+
+    Parameters
+    ----------
+    tree : Tree
+    x : array of shape (n_leaves,)
+        Count of each leaf, in the order of ``tree.leaves``.
+    epsilon : float
+        The noise has the scale ``tree.height / epsilon`` at every node.
+    seed : int or numpy Generator, optional
+        What :func:`numpy.random.default_rng` accepts.
+
+    Returns
+    -------
+    array of shape (n,)
+        The consistent values closest to the noisy ones. Their expected squared errors add up to
+        ``2 * n_leaves * (height / epsilon) ** 2``.
+
+    Examples
+    --------
+    >>> import gmtree as gm
+    >>> tree = gm.shapes.complete(2, 3)
+    >>> v = gm.gmc.release(tree, [30, 10, 21, 5], epsilon=1, seed=1)
+    >>> v.round(1)
+    array([68.1, 45.1, 23. , 36.7,  8.4, 17.7,  5.4])
+    >>> bool(gm.consistency_bias(tree, v) < 1e-12)
+    True
+    """
+    check.instance("tree", tree, Tree)
+    x = check.values("x", tree._aligned("x", x, "leaf"), tree.n_leaves, per="leaf")
+    if x.ndim != 1:
+        check.fail("x", f"must have shape ({tree.n_leaves},), one count per leaf, not {x.shape}.")
+    check.finite("x", x, per="leaf")
+    epsilon = check.real("epsilon", epsilon)
+    if epsilon <= 0 or not np.isfinite(tree.height / epsilon):
+        check.fail("epsilon", f"must be positive, and not too small to divide by, not {epsilon}.")
+
+    H = MappingMatrix(tree.leaves, tree.n)
+    v = GenerationMatrix(tree).T.solve(H.T @ x)
+    noisy = v + continuous_laplace(tree.height / epsilon, tree.n, seed)
+    if tree.n == 1:
+        return noisy
+    M, G = ConstraintMatrix(tree), construct(tree)
+    return noisy - M @ G.solve(G.T.solve(M.T @ noisy))
 
 
 def _problem(tree: Tree, noisy: Any, variance: Any) -> tuple[np.ndarray, Consistency]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 import numpy as np
 
@@ -15,6 +15,12 @@ from gmtree.tree import Tree
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
     from scipy.sparse.linalg import LinearOperator
+
+
+class _Sparse(Protocol):
+    """Matrices of ours and of scipy."""
+
+    def tocsr(self) -> Any: ...
 
 
 class _Operator(ABC):
@@ -48,13 +54,19 @@ class _Operator(ABC):
     def aslinearoperator(self) -> LinearOperator:
         """The matrix for scipy's iterative solvers, a `scipy.sparse.linalg.LinearOperator`."""
 
+    @overload
+    def __matmul__(self, v: _Sparse) -> csr_array: ...
+
+    @overload
+    def __matmul__(self, v: Any) -> np.ndarray: ...
+
     def __matmul__(self, v: Any) -> Any:
         """The product with values, or with another matrix (then it is sparse)."""
         if hasattr(v, "tocsr"):
             return _sparse_product(self, v)
         return self._multiply(check.values("v", v, self.shape[1], per="column"))
 
-    def __rmatmul__(self, v: Any) -> Any:
+    def __rmatmul__(self, v: Any) -> np.ndarray:
         return (self.T @ check.array("v", v).T).T
 
     def toarray(self) -> np.ndarray:
@@ -589,9 +601,13 @@ class ConstraintMatrix(TreeMatrix):
 class MappingMatrix(TreeMatrix):
     """The mapping matrix H of an index: ``H @ v`` picks ``v[index]``, ``H.T @ x`` puts it back.
 
+    Row i has a single 1, in column ``index[i]``. Where the numbers in `index` are distinct,
+    ``H @ H.T`` is the identity. They may also repeat: then ``H.T @ x`` adds up all entries of x
+    that go to the same place, and ``H.T @ H`` is diagonal and counts them.
+
     Parameters
     ----------
-    index : array of distinct int in 0..n-1
+    index : array of int in 0..n-1
     n : int
         Number of columns.
 
@@ -601,6 +617,16 @@ class MappingMatrix(TreeMatrix):
     >>> H = gm.MappingMatrix([2, 0], 4)
     >>> H @ np.array([10, 11, 12, 13]), H.T @ np.array([5, 6])
     (array([12, 10]), array([6, 0, 5, 0]))
+
+    The parents of the leaves repeat. Below the inner nodes, the constraint matrix is minus the
+    mapping matrix of them:
+
+    >>> tree = gm.shapes.complete(2, 3)
+    >>> F = gm.MappingMatrix(tree.parent[tree.leaves], tree.n_internal)
+    >>> F.T @ np.array([1, 2, 3, 4])
+    array([0, 3, 7])
+    >>> np.array_equal(gm.ConstraintMatrix(tree).toarray()[tree.leaves], -F.toarray())
+    True
     """
 
     def __init__(self, index: Any, n: int) -> None:
@@ -610,12 +636,7 @@ class MappingMatrix(TreeMatrix):
             index = check.integer_vector("index", index)
         check.node_numbers("index", index, n)
         index = index.astype(check.index_dtype(n))
-        if index.size:
-            counts = np.bincount(index)
-            if counts.max() > 1:
-                check.fail(
-                    "index", f"must hold distinct numbers; {counts.argmax()} is there twice."
-                )
+        self._most_repeats = int(np.bincount(index).max()) if index.size else 0
         index.flags.writeable = False
         self.index = index
         self.shape = (index.size, n)
@@ -630,14 +651,24 @@ class MappingMatrix(TreeMatrix):
         return v[self.index]
 
     def _multiply_transposed(self, v: np.ndarray) -> np.ndarray:
-        out = np.zeros((self.shape[1], *v.shape[1:]), v.dtype)
-        out[self.index] = v
-        return out
+        shape = (self.shape[1], *v.shape[1:])
+        if self._most_repeats <= 1:
+            out = np.zeros(shape, v.dtype)
+            out[self.index] = v
+            return out
 
-    def tocsr(self) -> csr_array:
-        """H as a `scipy.sparse.csr_array`."""
+        def add_up(x: np.ndarray, out: np.ndarray) -> None:
+            out[...] = self._csr(x.dtype).T @ x
+
+        growth = self._most_repeats
+        return _sweep.deliver(add_up, "v", v, None, shape, v.dtype, growth=growth)
+
+    def _csr(self, dtype: Any) -> csr_array:
         from scipy.sparse import csr_array
 
         rows = self.shape[0]
-        ones = np.ones(rows, self.dtype)
-        return csr_array((ones, self.index, np.arange(rows + 1)), shape=self.shape)
+        return csr_array((np.ones(rows, dtype), self.index, np.arange(rows + 1)), shape=self.shape)
+
+    def tocsr(self) -> csr_array:
+        """H as a `scipy.sparse.csr_array`."""
+        return self._csr(self.dtype)

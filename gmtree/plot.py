@@ -12,7 +12,7 @@ and scales can still be changed.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,10 @@ from gmtree import _validate as check
 from gmtree.tree import Tree
 from gmtree.tree.outline import level_title
 
-__all__ = ["error_by_level", "icicle", "node_link", "noisy_against_consistent"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["error_by_level", "icicle", "node_link", "noisy_against_consistent", "sums"]
 
 # More nodes than this cannot be told apart in a picture.
 MOST_NODES = 3000
@@ -80,7 +83,7 @@ def _title(tree: Tree) -> str:
 # --------------------------------------------------------------------------- errors
 
 
-def error_by_level(source: Any, *, unit: str = "records", ax: Any = None) -> Any:
+def error_by_level(source: Any, *, unit: str = "records", ax: Any = None) -> Axes:
     """Standard error of every level: of the noise alone, and after all levels were combined.
 
     Parameters
@@ -129,7 +132,7 @@ def noisy_against_consistent(
     measured: Any = None,
     unit: str = "records",
     ax: Any = None,
-) -> Any:
+) -> Axes:
     """Each measurement against the consistent value of its node, coloured by level.
 
     Points on the diagonal were not changed. Of very many nodes a sample is shown.
@@ -191,7 +194,7 @@ def noisy_against_consistent(
 # --------------------------------------------------------------------------- trees
 
 
-def icicle(tree: Tree, values: Any = None, *, unit: str = "", ax: Any = None) -> Any:
+def icicle(tree: Tree, values: Any = None, *, unit: str = "", ax: Any = None) -> Axes:
     """A small tree as nested boxes: a row for each level, as wide as what is below.
 
     Parameters
@@ -256,7 +259,81 @@ def icicle(tree: Tree, values: Any = None, *, unit: str = "", ax: Any = None) ->
     return ax
 
 
-def node_link(tree: Tree, values: Any = None, *, unit: str = "", ax: Any = None) -> Any:
+def sums(tree: Tree, values: Any, std_error: Any = None, *, ax: Any = None) -> Axes:
+    """A small tree as nested boxes with a number in each, red where children add up to another.
+
+    Every box is as wide as its children together, so that each number stands above those that
+    should add up to it.
+
+    Parameters
+    ----------
+    tree : Tree
+    values : array by node
+    std_error : array by node, optional
+        Written behind the values.
+    ax : matplotlib Axes, optional
+
+    Examples
+    --------
+    >>> import gmtree as gm
+    >>> tree = gm.Tree.from_levels(["NY", "NY", "VT"], ["Albany", "Orange", "Orange"])
+    >>> ax = gm.plot.sums(tree, [705, 676, 29, 305, 372, 29])
+    >>> [text.get_text() for text in ax.texts if "children" in text.get_text()]
+    ['children: 677']
+    """
+    _refuse_large(tree)
+    v = _vector(tree, "values", values)
+    error = None if std_error is None else _vector(tree, "std_error", std_error)
+    ax = _axes(ax, (0.6 * tree.n_leaves + 1.2, 1.1 * tree.height))
+    patches = check.optional("matplotlib.patches", "plot", "A picture")
+    left, right = _spans(tree, np.ones(tree.n_leaves))
+    below = np.zeros(tree.n)
+    np.add.at(below, tree.parent[tree.parent >= 0], v[tree.parent >= 0])
+    # Sums of floating-point numbers that agree are not always equal to the last bit.
+    off = (tree.child_count > 0) & (np.abs(v - below) > 1e-9 * max(1.0, float(np.abs(v).max())))
+    for i in range(tree.n):
+        depth, inner = int(tree.depth[i]), bool(tree.child_count[i])
+        face, edge = ("#f6d5d0", "#b5301f") if off[i] else ("#d4e4f4", "#2f6ca8")
+        if not inner:
+            face, edge = "#f1f1ee", "#a3a39c"
+        gap = 0.05
+        ax.add_patch(
+            patches.Rectangle(
+                (left[i] + gap, depth - 1 + gap),
+                right[i] - left[i] - 2 * gap,
+                1 - 2 * gap,
+                facecolor=face,
+                edgecolor=edge,
+                lw=1,
+            )
+        )
+        name = "total" if i == tree.root and not _name(tree, i) else _name(tree, i)
+        middle, wide = (left[i] + right[i]) / 2, right[i] - left[i] > 1
+        number = _number(v[i])
+        note = "" if error is None else f"± {_number(error[i])}"
+        if wide and note:
+            number, note = f"{number} {note}", ""
+        if off[i]:
+            note = f"children: {_number(below[i])}"
+        ax.text(middle, depth - 0.76, name, ha="center", va="center", fontsize=8, color="0.35")
+        ax.text(middle, depth - 0.5, number, ha="center", va="center", fontsize=9.5, weight="bold")
+        ax.text(
+            middle, depth - 0.22, note, ha="center", va="center", fontsize=8,
+            color="#b5301f" if off[i] else "0.35",
+        )  # fmt: skip
+    ax.set_xlim(0, tree.n_leaves)
+    ax.set_ylim(tree.height, 0)
+    ax.set_axis_off()
+    ax.set_title(_title(tree))
+    return ax
+
+
+def _number(x: float) -> str:
+    """A whole number as it is, others with one digit after the point."""
+    return f"{x:,.0f}" if x == round(x) else f"{x:,.1f}"
+
+
+def node_link(tree: Tree, values: Any = None, *, unit: str = "", ax: Any = None) -> Axes:
     """A small tree as points and lines, the root on the left.
 
     Parameters

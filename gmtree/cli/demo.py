@@ -2,12 +2,16 @@
 
 A census-shaped hierarchy is released with differential privacy, made consistent, and turned into
 non-negative whole numbers; the table shows the error by level beside the standard errors that
-were known before looking at the truth.
+were known before looking at the truth. A picture shows the same job on a small tree, if
+matplotlib is installed.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,23 @@ from gmtree._progress import Progress
 from gmtree._text import table
 from gmtree.cli import files
 from gmtree.datasets import CENSUS_LEVELS, census2010
+from gmtree.tree import Tree
+
+PICTURE = Path("gmtree-demo.png")
+
+# A tree that fits into a picture: towns, where they are, and how many people live there.
+_REGIONS = ["North", "North", "North", "East", "East", "South", "South", "South", "South"]
+_TOWNS = ["Ash", "Bay", "Elm", "Fir", "Ivy", "Oak", "Pine", "Rue", "Yew"]
+_PEOPLE = [41, 17, 62, 88, 23, 9, 35, 54, 12]
+
+NEXT = """\
+What to try next:
+  gmtree release people.csv --tree towns.csv --levels region,town --count n \\
+      --epsilon 1 -o published.csv            (counts; a public list of places)
+  gmtree consistent measured.csv --levels region,town --value x -o sums.csv
+  gmtree release --help
+  python -c "import gmtree; help(gmtree)"      (a map of the library)
+  python -c "import gmtree; help(gmtree.gmc)"  (from the paper to the code)"""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -30,7 +51,12 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--nodes", type=int, default=200_000, help="size (default: %(default)s)")
     parser.add_argument("--epsilon", default="1", help="privacy budget (default: %(default)s)")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the errors (matplotlib)")
+    parser.add_argument(
+        "--picture",
+        type=Path,
+        metavar="PATH",
+        help=f"where to save the picture (default: {PICTURE}, if matplotlib is installed)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -39,13 +65,11 @@ def run(args: argparse.Namespace) -> int:
     from gmtree.privacy.release import release
 
     nodes = check.count("nodes", args.nodes, least=8)
-    if args.plot is not None:
-        _check_plot(args.plot)
-    steps = Progress(4, "building a hierarchy")
-    with steps:
+    picture = _picture(args.picture)
+    with Progress(5, "building a hierarchy (the first run compiles)") as steps:
         data = census2010(nodes=nodes)
         tree = data.tree
-        steps.advance(label="adding noise, making it consistent (the first run compiles)")
+        steps.advance(label="adding noise, making it consistent")
         result = release(tree, data.counts, epsilon=args.epsilon)
         steps.advance(label="non-negative whole numbers")
         whole = result.reprocess(nonnegative=True, integer=True)
@@ -58,6 +82,9 @@ def run(args: argparse.Namespace) -> int:
         }
         errors = {name: _rmse_by_level(tree, v - truth) for name, v in columns.items()}
         expected = _rmse_by_level(tree, result.std_error)
+        steps.advance(label="drawing a picture")
+        if picture is not None:
+            _draw(picture, args.epsilon)
         steps.advance()
 
     print(f"{data.counts.sum():,} people in {tree.n_leaves:,} blocks, {tree.height} levels")
@@ -65,14 +92,16 @@ def run(args: argparse.Namespace) -> int:
     print("Root mean square error by level:\n")
     print(_table(tree, errors, expected))
     print(
+        "\nParents equal the sums of their children in all columns but 'noisy'."
         "\n'expected' is the exact standard error of 'consistent', known without the truth."
-        "\nNon-negative values have a lower error but are not unbiased: small counts come out"
-        "\nlarger on average. Parents equal the sums of their children in both.\n"
+        "\nNon-negative values have a lower error but are not unbiased: small counts come"
+        "\nout larger on average."
     )
-    print(result.ledger)
-    if args.plot is not None:
-        _plot(errors, expected, args.plot)
-        print(f"\nFigure written to {args.plot}.")
+    if picture is None:
+        print("\nFor a picture of the same job on a small tree: pip install 'gmtree[plot]'")
+    else:
+        print(f"\nA picture of the same job on a small tree: {picture}")
+    print(f"\n{NEXT}")
     return 0
 
 
@@ -93,28 +122,65 @@ def _table(tree: Any, errors: dict[str, np.ndarray], expected: np.ndarray) -> st
     return "\n".join(table(rows, indent=""))
 
 
-def _matplotlib() -> Any:
-    return check.optional("matplotlib.pyplot", "plot", "drawing a figure")
+def _picture(asked: Path | None) -> Path | None:
+    """Where to save the picture; refuse what could not be drawn before any work is done for it."""
+    if asked is None and find_spec("matplotlib") is None:
+        return None
+    if asked is None:
+        folder = "" if os.access(".", os.W_OK) else tempfile.gettempdir()
+        return Path(folder, PICTURE)
+    files.check_output("--picture", asked)
+    backend = check.optional("matplotlib.backends.backend_agg", "plot", "drawing a picture")
+    formats = backend.FigureCanvasAgg.get_supported_filetypes()
+    if asked.suffix.lower().lstrip(".") not in formats:
+        allowed = ", ".join(sorted(formats))
+        raise ValueError(f"--picture must end in {allowed}, not {asked.name!r}.")
+    return asked
 
 
-def _check_plot(path: Path) -> None:
-    """Refuse what could not be drawn, before any work is done for it."""
-    files.check_output("--plot", path)
-    formats = _matplotlib().gcf().canvas.get_supported_filetypes()
-    _matplotlib().close()
-    if path.suffix.lower().lstrip(".") not in formats:
-        raise ValueError(f"--plot must end in {', '.join(sorted(formats))}, not {path.name!r}.")
+def _draw(path: Path, epsilon: str) -> None:
+    """Noisy and consistent values of a small tree, and how far both are from the truth."""
+    from matplotlib.figure import Figure
+
+    from gmtree import plot
+    from gmtree.privacy.release import release
+
+    tree = Tree.from_levels(_REGIONS, _TOWNS)
+    truth = tree.aggregate(_PEOPLE)
+    result = release(tree, _PEOPLE, epsilon=epsilon)
+    figure = Figure(figsize=(10.6, 6.0), layout="constrained")
+    axes = figure.subplot_mosaic(
+        [["noisy", "consistent"], ["error", "error"]], height_ratios=[3, 2]
+    )
+    plot.sums(tree, result.noisy, ax=axes["noisy"])
+    axes["noisy"].set_title("private, but noisy: the parts do not add up")
+    plot.sums(tree, result.values, result.std_error, ax=axes["consistent"])
+    axes["consistent"].set_title("gmtree: they do, with less error and exact error bars")
+    _draw_errors(axes["error"], result, truth)
+    figure.savefig(path, dpi=120)
 
 
-def _plot(errors: dict[str, np.ndarray], expected: np.ndarray, path: Path) -> None:
-    plt = _matplotlib()
-    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
-    for name, values in errors.items():
-        axes.plot(CENSUS_LEVELS, values, marker="o", label=name)
-    axes.plot(CENSUS_LEVELS, expected, "k--", label="consistent, expected")
-    axes.set_ylabel("root mean square error")
-    axes.set_ylim(bottom=0)
-    axes.tick_params(axis="x", rotation=30)
-    axes.legend()
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+def _draw_errors(ax: Any, result: Any, truth: np.ndarray) -> None:
+    """Noisy and consistent values of each node, minus the truth, with their standard errors."""
+    tree = result.tree
+    noise = float(result.plan.levels[0].noise)
+    series = {
+        "noisy": ("#b5301f", -0.13, result.noisy, np.full(tree.n, noise)),
+        "consistent": ("#2f6ca8", 0.13, result.values, result.std_error),
+    }
+    place = np.arange(tree.n)
+    ax.axhline(0, color="0.3", lw=0.8)
+    for name, (colour, shift, values, error) in series.items():
+        rms = np.sqrt(np.mean(np.square(error)))
+        ax.errorbar(
+            place + shift, values - truth, error, fmt="o", ms=5, color=colour, elinewidth=1.6,
+            capsize=3, label=f"{name}: standard error {rms:.1f} on average",
+        )  # fmt: skip
+    names = ["total", *(str(tree.path(i)[-1]) for i in range(tree.n) if i != tree.root)]
+    ax.set_xticks(place, names)
+    ax.set_ylabel("value minus truth")
+    ax.margins(x=0.02, y=0.12)
+    ax.grid(axis="y", alpha=0.3)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    ax.legend(frameon=False, ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.0))

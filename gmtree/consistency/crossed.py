@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -242,6 +242,42 @@ class CrossedConsistency:
         return f"CrossedConsistency({', '.join(map(repr, self.trees))}, {how})"
 
     # ------------------------------------------------------------------ projection
+
+    @overload
+    def project(
+        self,
+        noisy: Any,
+        *,
+        nonnegative: bool = False,
+        out: np.ndarray | None = None,
+        return_info: Literal[False] = False,
+        tolerance: float | None = None,
+        iterations: int = 5000,
+    ) -> np.ndarray: ...
+
+    @overload
+    def project(
+        self,
+        noisy: Any,
+        *,
+        nonnegative: bool = False,
+        out: np.ndarray | None = None,
+        return_info: Literal[True],
+        tolerance: float | None = None,
+        iterations: int = 5000,
+    ) -> tuple[np.ndarray, CrossedInfo | NonnegativeInfo]: ...
+
+    @overload
+    def project(
+        self,
+        noisy: Any,
+        *,
+        nonnegative: bool = False,
+        out: np.ndarray | None = None,
+        return_info: bool,
+        tolerance: float | None = None,
+        iterations: int = 5000,
+    ) -> np.ndarray | tuple[np.ndarray, CrossedInfo | NonnegativeInfo]: ...
 
     def project(
         self,

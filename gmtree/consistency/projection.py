@@ -9,7 +9,7 @@ unbiased estimates, at every node at once.
 from __future__ import annotations
 
 import threading
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn, overload
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -132,6 +132,45 @@ class Consistency:
         return f"Consistency({self.tree!r}, {what})"
 
     # ------------------------------------------------------------------ projection
+
+    @overload
+    def project(
+        self,
+        noisy: Any,
+        *,
+        nonnegative: bool = False,
+        integer: bool | str = False,
+        lower: Any = None,
+        out: np.ndarray | None = None,
+        return_info: Literal[False] = False,
+        rng: np.random.Generator | int | None = None,
+    ) -> np.ndarray: ...
+
+    @overload
+    def project(
+        self,
+        noisy: Any,
+        *,
+        nonnegative: bool = False,
+        integer: bool | str = False,
+        lower: Any = None,
+        out: np.ndarray | None = None,
+        return_info: Literal[True],
+        rng: np.random.Generator | int | None = None,
+    ) -> tuple[np.ndarray, ProjectionInfo]: ...
+
+    @overload
+    def project(
+        self,
+        noisy: Any,
+        *,
+        nonnegative: bool = False,
+        integer: bool | str = False,
+        lower: Any = None,
+        out: np.ndarray | None = None,
+        return_info: bool,
+        rng: np.random.Generator | int | None = None,
+    ) -> np.ndarray | tuple[np.ndarray, ProjectionInfo]: ...
 
     def project(
         self,
@@ -413,6 +452,12 @@ class Consistency:
         """
         return self.tree.from_positions(self._factor.node_variance) * self._factor.scale
 
+    @overload
+    def covariance(self, i: check.Integer, j: check.Integer) -> float: ...
+
+    @overload
+    def covariance(self, i: Any, j: Any) -> np.ndarray: ...
+
     def covariance(self, i: Any, j: Any) -> Any:
         """Covariance of the projected values of two nodes; arrays of nodes give arrays.
 
@@ -443,6 +488,12 @@ class Consistency:
         0.4762
         """
         return errors.leaf_sum_variance(self._factor, mask)
+
+    @overload
+    def range_variance(self, ranges: tuple[int, int] | list[int]) -> float: ...
+
+    @overload
+    def range_variance(self, ranges: Any) -> np.ndarray: ...
 
     def range_variance(self, ranges: Any) -> Any:
         """Variances of sums of projected values over ranges of leaves, O(height) each.
@@ -485,9 +536,33 @@ def _refuse_overflow(x: np.ndarray) -> NoReturn:
     )
 
 
+@overload
+def consistent(
+    tree: Tree,
+    noisy: Any,
+    variance: Any = None,
+    *,
+    threads: int | None = None,
+    return_info: Literal[True],
+    **options: Any,
+) -> tuple[np.ndarray, ProjectionInfo]: ...
+
+
+@overload
+def consistent(
+    tree: Tree,
+    noisy: Any,
+    variance: Any = None,
+    *,
+    threads: int | None = None,
+    return_info: Literal[False] = False,
+    **options: Any,
+) -> np.ndarray: ...
+
+
 def consistent(
     tree: Tree, noisy: Any, variance: Any = None, *, threads: int | None = None, **options: Any
-) -> np.ndarray:
+) -> Any:
     """Optimal consistent values in one call: ``Consistency(tree, variance).project(noisy)``.
 
     Examples

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -165,6 +165,51 @@ class TableConsistency:
         return f"TableConsistency({self.tree!r}, {{{axes}}}, {queries})"
 
     # ------------------------------------------------------------------ projection
+
+    @overload
+    def project(
+        self,
+        measurements: Mapping[Any, Any],
+        *,
+        nonnegative: bool = False,
+        integer: bool | str = False,
+        out: np.ndarray | None = None,
+        return_info: Literal[False] = False,
+        rng: np.random.Generator | int | None = None,
+        tolerance: float = 1e-6,
+        iterations: int = 5000,
+        start: NonnegativeInfo | None = None,
+    ) -> np.ndarray: ...
+
+    @overload
+    def project(
+        self,
+        measurements: Mapping[Any, Any],
+        *,
+        nonnegative: bool = False,
+        integer: bool | str = False,
+        out: np.ndarray | None = None,
+        return_info: Literal[True],
+        rng: np.random.Generator | int | None = None,
+        tolerance: float = 1e-6,
+        iterations: int = 5000,
+        start: NonnegativeInfo | None = None,
+    ) -> tuple[np.ndarray, NonnegativeInfo]: ...
+
+    @overload
+    def project(
+        self,
+        measurements: Mapping[Any, Any],
+        *,
+        nonnegative: bool = False,
+        integer: bool | str = False,
+        out: np.ndarray | None = None,
+        return_info: bool,
+        rng: np.random.Generator | int | None = None,
+        tolerance: float = 1e-6,
+        iterations: int = 5000,
+        start: NonnegativeInfo | None = None,
+    ) -> np.ndarray | tuple[np.ndarray, NonnegativeInfo]: ...
 
     def project(
         self,

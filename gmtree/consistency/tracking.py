@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -118,6 +118,12 @@ class Tracker:
             self._v[nodes] = before
             self._renew(nodes)
             raise
+
+    @overload
+    def value(self, node: check.Integer) -> float: ...
+
+    @overload
+    def value(self, node: Any) -> np.ndarray: ...
 
     def value(self, node: Any) -> Any:
         """The projected value of a node; an array of nodes gives an array."""

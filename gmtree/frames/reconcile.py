@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -18,9 +18,11 @@ from gmtree.labels.measurements import numbers, variance_by_level
 from gmtree.labels.table import assemble, kind_of, label_column, narwhals
 from gmtree.tree import Tree
 
+Frame = TypeVar("Frame")
+
 
 def reconcile_frame(
-    frame: Any,
+    frame: Frame,
     levels: Sequence[str],
     value: str | Sequence[str],
     *,
@@ -30,7 +32,7 @@ def reconcile_frame(
     by: str | Sequence[str] = (),
     tree: Any = None,
     threads: int | None = None,
-) -> Any:
+) -> Frame:
     """Make the values of a frame add up, with the least change.
 
     Each row is a node of the hierarchy that the columns `levels` make, known by its labels: the

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from gmtree.privacy.budget import Budget
 from gmtree.privacy.cumulants import measurement_cumulants, noise_moments
 from gmtree.privacy.ledger import Ledger
 from gmtree.tree import Tree
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # More levels than this have shares too small to tell apart.
 _MOST_LEVELS = 100
@@ -106,7 +109,7 @@ class Plan:
 
     __repr__ = __str__
 
-    def plot(self, *, unit: str = "records", ax: Any = None) -> Any:
+    def plot(self, *, unit: str = "records", ax: Any = None) -> Axes:
         """Draw the errors by level; returns matplotlib Axes."""
         from gmtree import plot
 

@@ -29,6 +29,8 @@ from gmtree.privacy.planning import Plan
 from gmtree.tree import Tree
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from gmtree.privacy.bootstrap import BootstrapErrors
 
 # Noise exceeds so many times its scale with a probability below exp(-64).
@@ -365,7 +367,7 @@ class Release:
 
         return to_frame(self, level, kind)
 
-    def plot(self, *, unit: str = "records", ax: Any = None) -> Any:
+    def plot(self, *, unit: str = "records", ax: Any = None) -> Axes:
         """Draw the noisy counts against the consistent values; returns matplotlib Axes.
 
         ``plan.plot()`` draws the errors by level.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from gmtree.labels import measurements as measured
 from gmtree.readers import newick, objects
 from gmtree.tree import outline
 
+T = TypeVar("T", bound="TreeConversions")
+
 
 class TreeConversions:
     """The part of `Tree` that other programs see."""
@@ -18,7 +20,7 @@ class TreeConversions:
     __slots__ = ()
 
     @classmethod
-    def from_newick(cls: Any, text: Any, *, convert_underscores: bool = False) -> Any:
+    def from_newick(cls: type[T], text: Any, *, convert_underscores: bool = False) -> T:
         """Make a tree from Newick text or a file that holds it.
 
         Nodes are numbered in the order in which they begin: the root is 0, parents come before
@@ -46,12 +48,17 @@ class TreeConversions:
         11.0
         """
         parent, labels, lengths = newick.parse(text, convert_underscores)
-        return cls._build("text", parent, labels=labels)._with_lengths(lengths)
+        return _build(cls, "text", parent, labels)._with_lengths(lengths)
 
     @classmethod
     def from_objects(
-        cls: Any, root: Any, children: Any = "children", *, label: Any = "name", length: Any = None
-    ) -> Any:
+        cls: type[T],
+        root: Any,
+        children: Any = "children",
+        *,
+        label: Any = "name",
+        length: Any = None,
+    ) -> T:
         """Make a tree from linked objects, such as those of anytree, ete3 or scikit-bio.
 
         Nodes are numbered depth first: the root is 0, and parents come before their children.
@@ -80,10 +87,10 @@ class TreeConversions:
         ``Tree.from_objects(t[t.root], lambda x: t.children(x.identifier), label="tag")``
         """
         parent, labels, lengths = objects.from_objects(root, children, label, length)
-        return cls._build("root", parent, labels=labels)._with_lengths(lengths)
+        return _build(cls, "root", parent, labels)._with_lengths(lengths)
 
     @classmethod
-    def from_summing_matrix(cls: Any, S: Any) -> Any:
+    def from_summing_matrix(cls: type[T], S: Any) -> T:
         """Make a tree from a summing matrix: one row per node, one column per leaf, 0 or 1.
 
         Row i becomes node i. Rows may come in any order; of equal rows, as a node with a single
@@ -104,11 +111,11 @@ class TreeConversions:
         Tree(n=5, internal=2, leaves=3, height=3)
         """
         parent, labels = objects.from_summing_matrix(S)
-        return cls._build("S", parent, labels=labels)
+        return _build(cls, "S", parent, labels)
 
     def values(
         self: Any, measurements: Any, *, value: str | None = None, variance: Any = None
-    ) -> Any:
+    ) -> measured.Measurements:
         """Measurements at any nodes, given in frames, as one vector by node.
 
         Rows are brought to their nodes by their labels, in whatever order they come. A label that
@@ -230,3 +237,8 @@ class TreeConversions:
         if isinstance(x, (np.ndarray, list, tuple)):
             return x
         return locate.align(self, argument, x, per, tell=tell)
+
+
+def _build(kind: Any, argument: str, parent: np.ndarray, labels: Any) -> Any:
+    """The tree itself, which this file does not know as a type: it is made of this part."""
+    return kind._build(argument, parent, labels=labels)

@@ -168,9 +168,10 @@ def test_an_interrupt_ends_quietly(capsys, monkeypatch):
     assert run(capsys, "bench", "table") == (130, "", "")
 
 
-def test_readers_may_leave_early():
+def test_readers_may_leave_early(tmp_path):
     command = [sys.executable, "-m", "gmtree", "demo", "--nodes", "1000"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=tmp_path, **pipes) as process:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 0

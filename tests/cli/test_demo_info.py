@@ -14,6 +14,12 @@ from gmtree.cli import demo
 TABLE = "state,county,n\nNY,Albany,3\nNY,Orange,4\nVT,Orange,5\n"
 
 
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    """Without further word the picture is saved where the command runs."""
+    monkeypatch.chdir(tmp_path)
+
+
 def test_demo_shows_error_by_level(capsys):
     assert cli.main(["demo", "--nodes", "3000", "--epsilon", "1/2"]) == 0
     out = capsys.readouterr().out
@@ -25,28 +31,60 @@ def test_demo_shows_error_by_level(capsys):
     assert noisy == pytest.approx(16 * 2**0.5, rel=0.1)
     assert consistent == pytest.approx(expected, rel=0.1)
     assert whole < consistent
+    assert "What to try next:" in out
+    assert max(map(len, out.splitlines())) <= 80
 
 
-def test_demo_draws(tmp_path, capsys):
+def test_demo_draws_and_says_where(tmp_path, capsys):
     pytest.importorskip("matplotlib", reason="draws a figure")
-    path = tmp_path / "errors.png"
-    assert cli.main(["demo", "--nodes", "1000", "--plot", str(path)]) == 0
-    assert path.stat().st_size > 1000
+    path = tmp_path / "chosen.png"
+    assert cli.main(["demo", "--nodes", "1000", "--picture", str(path)]) == 0
+    assert path.stat().st_size > 10_000
     assert str(path) in capsys.readouterr().out
+    assert cli.main(["demo", "--nodes", "1000"]) == 0
+    assert (tmp_path / "gmtree-demo.png").stat().st_size > 10_000
+    assert "small tree: gmtree-demo.png\n" in capsys.readouterr().out
+
+
+def test_demo_draws_elsewhere_if_it_must(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib", reason="draws a figure")
+    monkeypatch.setattr(demo.os, "access", lambda *_: False)
+    monkeypatch.setattr(demo.tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
+    assert demo._picture(None) == tmp_path / "temporary" / "gmtree-demo.png"
+
+
+def test_demo_without_matplotlib(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(demo, "find_spec", lambda name: None)
+    assert cli.main(["demo", "--nodes", "1000"]) == 0
+    assert "pip install 'gmtree[plot]'" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_to_try_next_can_be_tried(tmp_path, capsys):
+    (tmp_path / "people.csv").write_text("region,town,n\nN,a,3\nN,b,4\n")
+    (tmp_path / "towns.csv").write_text("region,town\nN,a\nN,b\nS,c\n")
+    (tmp_path / "measured.csv").write_text("region,town,x\n,,9\nN,,8\nN,a,4.5\nN,b,3.5\n")
+    lines = demo.NEXT.replace("\\\n", " ").splitlines()
+    commands = [line.split("(")[0].split() for line in lines if line.startswith("  gmtree")]
+    release, consistent, _ = (arguments for _, *arguments in commands)
+    assert cli.main(release) == 0
+    assert "S,c," in (tmp_path / "published.csv").read_text()
+    assert cli.main(consistent) == 0
+    assert (tmp_path / "sums.csv").exists()
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("none/errors.png", "'--plot' must be in a folder that exists"),
-        ("errors.xyz", "--plot must end in"),
-        ("errors", "--plot must end in"),
+        ("none/errors.png", "'--picture' must be in a folder that exists"),
+        ("errors.xyz", "--picture must end in"),
+        ("errors", "--picture must end in"),
     ],
 )
-def test_demo_refuses_a_figure_before_any_work(tmp_path, capsys, monkeypatch, name, text):
+def test_demo_refuses_a_picture_before_any_work(tmp_path, capsys, monkeypatch, name, text):
     pytest.importorskip("matplotlib", reason="draws a figure")
     monkeypatch.setattr(demo, "census2010", None)
-    assert cli.main(["demo", "--plot", str(tmp_path / name)]) == 2
+    assert cli.main(["demo", "--picture", str(tmp_path / name)]) == 2
     assert text in capsys.readouterr().err
 
 

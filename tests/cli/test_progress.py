@@ -45,6 +45,12 @@ def test_a_terminal_sees_the_bar_and_is_left_clean(every_step):
     assert "\n" not in stream.getvalue()
 
 
+def test_the_bar_is_there_before_the_first_step():
+    stream = Terminal()
+    with Progress(4, "a long first step", stream=stream):
+        assert "a long first step [" in stream.getvalue()
+
+
 def test_the_bar_is_taken_away_after_an_error(every_step):
     stream = Terminal()
 

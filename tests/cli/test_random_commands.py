@@ -133,7 +133,7 @@ demos = command(
     st.just(["demo"]),
     sizes.map(lambda size: [f"--nodes={size}"]),
     option("--epsilon", numbers),
-    option("--plot", st.sampled_from(["none/x.png", "x.xyz"])),
+    option("--picture", st.sampled_from(["none/x.png", "x.xyz"])),
 )
 commands = st.one_of(
     releases,

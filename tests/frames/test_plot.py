@@ -59,6 +59,21 @@ def test_icicle_of_a_tree_in_any_numbering():
     assert spans == [(0, 0, 7), (1, 0, 1), (1, 1, 2), (1, 3, 4), (2, 3, 4)]
 
 
+def test_sums_are_red_where_children_add_up_to_something_else():
+    ax = gm.plot.sums(TREE, X)
+    assert ink(ax) > 10_000
+    assert {"705", "676", "29", "304", "372", "NY", "Albany"} <= texts(ax)
+    assert not any("children" in text for text in texts(ax))
+    ax = gm.plot.sums(TREE, [705, 677.5, 29, 304, 372, 29], [0.5, 2, 2, 2, 2, 1.25])
+    assert {t for t in texts(ax) if "children" in t} == {"children: 706.5", "children: 676"}
+    assert {"705 ± 0.5", "677.5 ± 2", "± 1.2"} <= texts(ax)
+    # Rounding is no contradiction.
+    ax = gm.plot.sums(gm.shapes.star(4), [0.3, 0.1, 0.1, 0.1])
+    assert not any("children" in text for text in texts(ax))
+    with pytest.raises(ValueError, match="'std_error' must be finite; node 1 is nan"):
+        gm.plot.sums(gm.shapes.star(2), [1, 1], [1, np.nan])
+
+
 def test_node_link_stands_at_the_distance_from_the_root():
     tree = gm.Tree.from_newick("((cat:1,lion:2)feline:3,dog:7);")
     ax = gm.plot.node_link(tree, [1, 2, 3, 4, 5], unit="My")

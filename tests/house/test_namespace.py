@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from typing import Any
 from surface import MODULES, public_attributes, public_names
 
 import gmtree as gm
+from gmtree import cli
 
 WRITTEN = Path(__file__).with_name("namespace.txt")
 
@@ -98,6 +100,19 @@ def test_dir_shows_names_for_users_only():
     assert not {"annotations", "import_module", "TYPE_CHECKING", "Any"} & set(dir(gm))
     for name in dir(gm):
         assert getattr(gm, name) is not None
+
+
+def test_help_is_a_map_of_every_public_name():
+    """One line for each name, and no line for a name that is not there."""
+    listed = re.findall(r"^    (\w+)  +\S.*$", gm.__doc__, flags=re.MULTILINE)
+    assert sorted(listed) == sorted(gm.__all__)
+    assert max(map(len, gm.__doc__.splitlines())) <= 97
+
+
+def test_help_names_every_command():
+    commands = set(re.findall(r"``gmtree (\w+)``", gm.__doc__))
+    choices = cli.parser()._subparsers._group_actions[0].choices
+    assert commands == set(choices)
 
 
 def test_a_name_that_does_not_exist_is_an_attribute_error():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import reference
@@ -108,3 +110,83 @@ def test_bad_input(form):
 def test_construct_needs_a_constraint():
     with pytest.raises(ValueError, match="'tree' must have an internal node"):
         gm.gmc.construct(gm.shapes.chain(1))
+
+
+# --------------------------------------------------------------------------- the whole algorithm
+
+
+@given(trees(max_n=30), st.integers(0, 2**32), st.sampled_from([0.5, 1, 3]))
+def test_release_is_noise_and_projection(tree, seed, epsilon):
+    x = np.random.default_rng(seed).integers(0, 50, tree.n_leaves)
+    before = x.copy()
+    found = gm.gmc.release(tree, x, epsilon, seed=seed)
+    noise = gm.privacy.testing.continuous_laplace(tree.height / epsilon, tree.n, seed)
+    expected = gm.consistent(tree, tree.aggregate(x) + noise)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10 * tree.n)
+    np.testing.assert_array_equal(x, before)
+
+
+def test_release_has_the_published_error():
+    """The squared errors add up to 2 m h^2 / epsilon^2 on average, for 7 leaves and height 4."""
+    tree, runs = gm.Tree.from_parents([-1, 0, 0, 1, 1, 2, 2, 3, 3, 3, 4, 4]), 3000
+    rng = np.random.default_rng(5)
+    x = np.arange(tree.n_leaves)
+    errors = [gm.gmc.release(tree, x, 2, seed=rng) - tree.aggregate(x) for _ in range(runs)]
+    total = np.mean(np.sum(np.square(errors), axis=1))
+    # One run is off by its own size or so, the mean of 3,000 by a fiftieth.
+    assert total == pytest.approx(2 * tree.n_leaves * (tree.height / 2) ** 2, rel=0.1)
+
+
+def test_release_without_a_seed_differs_each_time():
+    first, second = (gm.gmc.release(STAR, [1, 2], 1) for _ in range(2))
+    assert np.all(first != second)
+
+
+@pytest.mark.parametrize(
+    ("x", "epsilon", "error", "message"),
+    [
+        ([1, 2, 3], 1, ValueError, r"'x' must have shape \(2,\)"),
+        ([[1], [2]], 1, ValueError, r"'x' must have shape \(2,\), one count per leaf"),
+        ([1, np.nan], 1, ValueError, "'x' must be finite; leaf 1 is nan"),
+        ([1, 2], 0, ValueError, "'epsilon' must be positive"),
+        ([1, 2], -1, ValueError, "'epsilon' must be positive"),
+        ([1, 2], 5e-324, ValueError, "'epsilon' must be positive, and not too small"),
+        ([1, 2], np.inf, ValueError, "'epsilon' must be finite"),
+        ([1, 2], "1", TypeError, "'epsilon' must be a real number"),
+        ([1, 2], None, TypeError, "'epsilon' must be a real number"),
+    ],
+)
+def test_release_refuses(x, epsilon, error, message):
+    with pytest.raises(error, match=message):
+        gm.gmc.release(STAR, x, epsilon)
+
+
+def test_release_needs_a_tree():
+    with pytest.raises(TypeError, match="'tree' must be a Tree"):
+        gm.gmc.release("tree", [1, 2], 1)
+
+
+# --------------------------------------------------------------------------- paper and code
+
+
+def names_in_the_table() -> list[str]:
+    """The right half of the table "the paper says / gmtree says"."""
+    _, table = gm.gmc.__doc__.split("gmtree says\n", 1)
+    rows = table.split("\n\n")[0].splitlines()[1:]
+    return [row[45:].strip() for row in rows]
+
+
+def test_every_name_beside_the_paper_exists():
+    right = " ".join(names_in_the_table())
+    names = re.findall(r"\b(gm|tree|G|post)((?:\.[A-Za-z_]\w*)+)", right)
+    assert len(names) > 40
+    tree = gm.shapes.complete(2, 3)
+    known = {"gm": gm, "tree": tree, "G": gm.GenerationMatrix(tree), "post": gm.Consistency(tree)}
+    for start, rest in names:
+        value = known[start]
+        for attribute in rest.split(".")[1:]:
+            value = getattr(value, attribute)
+
+
+def test_the_table_fits_into_a_terminal_of_100_columns():
+    assert max(map(len, gm.gmc.__doc__.splitlines())) <= 96

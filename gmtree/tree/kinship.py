@@ -1,0 +1,138 @@
+"""Questions about pairs of nodes: which is above which, where they meet, how far apart they are."""
+
+from __future__ import annotations
+
+from typing import Any, overload
+
+import numpy as np
+
+from gmtree import _sweep
+from gmtree import _validate as check
+from gmtree.tree.pairs import PathIndex, sums_from_root
+
+
+class TreeKinship:
+    """The part of `Tree` that answers questions about pairs of nodes."""
+
+    __slots__ = ()
+
+    @property
+    def _paths(self: Any) -> PathIndex:
+        """The index behind questions about pairs, built on first use and kept."""
+        index = self._cache.get("paths")
+        if index is None:
+            layout = self._natural_layout
+            rank = None if layout.order is None else _sweep.unsigned(self.rank)
+            index = self._cache["paths"] = PathIndex(layout, rank)
+        return index
+
+    @overload
+    def is_ancestor(self, i: check.Integer, j: check.Integer) -> bool: ...
+
+    @overload
+    def is_ancestor(self, i: Any, j: Any) -> np.ndarray: ...
+
+    def is_ancestor(self: Any, i: Any, j: Any) -> Any:
+        """Whether node i is node j or one of its ancestors.
+
+        This is entry (j, i) of the inverse of the structure matrix. Arrays of nodes are
+        broadcast, and answered pair by pair.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> tree = gm.shapes.complete(2, 3)
+        >>> tree.is_ancestor(1, 4), tree.is_ancestor(4, 1), tree.is_ancestor(4, 4)
+        (True, False, True)
+        >>> tree.is_ancestor(1, [2, 3, 4, 5])
+        array([False,  True,  True, False])
+        """
+        return _plain(self._paths.is_ancestor(i, j))
+
+    @overload
+    def lca(self, i: check.Integer, j: check.Integer) -> int: ...
+
+    @overload
+    def lca(self, i: Any, j: Any) -> np.ndarray: ...
+
+    def lca(self: Any, i: Any, j: Any) -> Any:
+        """Lowest common ancestor of nodes i and j; a node counts as its own ancestor.
+
+        The first question about a pair prepares an index in O(n), which is kept; after that a
+        pair takes at most O(log n) steps. Arrays of nodes are broadcast.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> tree = gm.shapes.complete(2, 3)
+        >>> tree.lca(3, 4), tree.lca(3, 5), tree.lca(3, 1)
+        (1, 0, 1)
+        >>> tree.lca([3, 5], [4, 6])
+        array([1, 2], dtype=int32)
+        """
+        return _plain(self._paths.lca(i, j))
+
+    @overload
+    def common_ancestors(self, i: check.Integer, j: check.Integer) -> int: ...
+
+    @overload
+    def common_ancestors(self, i: Any, j: Any) -> np.ndarray: ...
+
+    def common_ancestors(self: Any, i: Any, j: Any) -> Any:
+        """Number of common ancestors of nodes i and j: the depth of :meth:`lca`.
+
+        Nodes count as their own ancestors, so that ``common_ancestors(i, i)`` is the depth of
+        i. This is entry (i, j) of the inverse of ``G.T @ G``, with G the structure matrix.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> tree = gm.shapes.complete(2, 3)
+        >>> tree.common_ancestors(3, [3, 4, 5])
+        array([3, 2, 1])
+        """
+        return _plain(self.depth[self._paths.lca(i, j)].astype(np.int64))
+
+    @overload
+    def distance(self, i: check.Integer, j: check.Integer, edge: None = None) -> int: ...
+
+    @overload
+    def distance(self, i: check.Integer, j: check.Integer, edge: Any) -> float: ...
+
+    @overload
+    def distance(self, i: Any, j: Any, edge: Any = None) -> np.ndarray: ...
+
+    def distance(self: Any, i: Any, j: Any, edge: Any = None) -> Any:
+        """Number of edges between nodes i and j, or the sum of their lengths.
+
+        Parameters
+        ----------
+        i, j : int or array of int
+            Nodes; arrays are broadcast.
+        edge : array of n reals, or one number, optional
+            Length of the edge from each node to its parent (the root's entry is ignored). The
+            sums from the root are computed anew in each call, so ask for many pairs at once.
+
+        Notes
+        -----
+        Lengths that are integers are summed exactly. Others are rounded relative to the
+        distance from the root, as the path between two nodes is the difference of such sums.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> tree = gm.shapes.complete(2, 3)
+        >>> tree.distance(3, [3, 1, 4, 5])
+        array([0, 1, 2, 4])
+        >>> tree.distance(3, 5, edge=[0, 10, 20, 1, 2, 3, 4])
+        34
+        """
+        from_root = self.depth
+        if edge is not None:
+            from_root = sums_from_root("edge", edge, self._natural_layout, self.root, self.height)
+        return _plain(self._paths.path_sums(i, j, from_root))
+
+
+def _plain(answer: np.ndarray) -> Any:
+    """An answer about a single pair as a plain number."""
+    return answer.item() if answer.ndim == 0 else answer
