@@ -423,7 +423,7 @@ class Consistency:
         >>> import gmtree as gm
         >>> post = gm.Consistency(gm.shapes.star(3))
         >>> post.node_variance(noise=[4.0, 1.0, 1.0]).round(4)
-        array([0.6667, 0.6667, 0.6667])
+        array([2., 1., 1.])
         >>> gm.Consistency(gm.shapes.star(3), [4.0, 1.0, 1.0]).node_variance().round(4)
         array([1.3333, 0.8333, 0.8333])
         """
