@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,6 @@ class Panel:
     place: np.ndarray
     steps: Axis
     columns: tuple[str, str]
-    flat: Any = field(default=None)
 
     @classmethod
     def read(
@@ -98,6 +98,21 @@ class Panel:
         if step is None:
             step = encode(step_col, take_column(argument, frame, step_col))
         of_row, steps = read_axis(step_col, step)
+        return cls.of(argument, frame, kind, structure, (node, of_row), steps, (id_col, step_col))
+
+    @classmethod
+    def of(
+        cls,
+        argument: str,
+        frame: Any,
+        kind: str,
+        structure: Structure,
+        rows: tuple[np.ndarray, np.ndarray],
+        steps: Axis,
+        columns: tuple[str, str],
+    ) -> Panel:
+        """From the series and the step of each row."""
+        (node, of_row), step_col = rows, columns[1]
         if not of_row.size:
             check.fail(argument, "must have rows.")
         place = node * steps.size
@@ -113,7 +128,7 @@ class Panel:
                 f"must have each series once at each {step_col}; rows {before} and {again} are "
                 f"both {structure.name(int(node[again]))} at {steps.name(int(of_row[again]))}.",
             )
-        return cls(frame, argument, kind, structure, place, steps, (id_col, step_col))
+        return cls(frame, argument, kind, structure, place, steps, columns)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -145,8 +160,6 @@ class Panel:
         index = frame.index if self.kind == "pandas" else None
         columns = {name: x.reshape(-1)[self.place] for name, x in results.items()}
         if self.kind == "pandas":
-            import sys
-
             pandas = sys.modules["pandas"]
             kept = frame.drop(columns=[name for name in columns if name in frame.columns])
             added = pandas.DataFrame(columns, index=index, copy=False)
@@ -171,16 +184,9 @@ class Panel:
         there = np.zeros(self.structure.n * self.steps.size, bool)
         there[self.place] = True
         lost = np.flatnonzero(~there)
-        node, step = np.divmod(lost, self.steps.size)
-        id_col, step_col = self.columns
         wrapped = nw.from_native(made, eager_only=True)
-        labels = label_column(Codes(node, np.asarray(self.structure.labels)), self.kind)
-        ids = as_in(nw, id_col, labels, wrapped[id_col].to_native(), self.kind)
-        native = {
-            id_col: ids.to_native(),
-            step_col: wrapped[step_col][self.steps.first[step].tolist()].to_native(),
-            **{name: x.reshape(-1)[lost] for name, x in results.items()},
-        }
+        native: dict[str, Any] = dict(self._named_pairs(wrapped, lost))
+        native.update({name: x.reshape(-1)[lost] for name, x in results.items()})
         if self.kind == "pandas":
             native = {
                 name: c.reset_index(drop=True) if hasattr(c, "reset_index") else c
@@ -190,6 +196,19 @@ class Panel:
         added = nw.from_native(assemble(native, self.kind), eager_only=True)
         joined = nw.concat([wrapped, added], how="diagonal").to_native()
         return joined.reset_index(drop=True) if self.kind == "pandas" else joined
+
+    def _named_pairs(self, wrapped: Any, lost: np.ndarray) -> Iterator[tuple[str, Any]]:
+        """The columns of names and steps for some pairs, as in the frame."""
+        node, step = np.divmod(lost, self.steps.size)
+        id_col, step_col = self.columns
+        yield id_col, labels_as_in(wrapped, id_col, self.structure.labels, node, self.kind)
+        yield step_col, wrapped[step_col][self.steps.first[step].tolist()].to_native()
+
+
+def labels_as_in(wrapped: Any, name: str, labels: Any, rows: np.ndarray, kind: str) -> Any:
+    """Some labels as a column of the type that the frame's own has."""
+    made = label_column(Codes(rows, np.asarray(labels)), kind)
+    return as_in(narwhals(), name, made, wrapped[name].to_native(), kind).to_native()
 
 
 def model_names(frame: Any, others: Sequence[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,8 @@ from gmtree.forecast.panel import Panel, model_names, sample_names
 from gmtree.forecast.rows import from_multiindex
 from gmtree.forecast.solver import Weights
 from gmtree.forecast.structure import Structure, structure_of
+from gmtree.forecast.frequency import FrequencyPast
 from gmtree.forecast.variances import (
-    METHODS,
     bound_names,
     check_by_series,
     check_levels,
@@ -28,7 +29,7 @@ from gmtree.forecast.variances import (
     weights_of,
     with_immutable,
 )
-from gmtree.labels.columns import column_names, encode_index, library
+from gmtree.labels.columns import Codes, column_names, encode_index, library
 
 INTERVALS = ("normality", "bootstrap", "samples")
 
@@ -126,11 +127,12 @@ def reconcile(
     ...     "ets-lo-90": [8.0, 2.0, 1.0], "ets-hi-90": [12.0, 6.0, 5.0],
     ... })
     >>> S = pd.DataFrame({"unique_id": ["total", "a", "b"], "a": [1, 1, 0], "b": [1, 0, 1]})
-    >>> gm.forecast.reconcile(base, S, method="ols", level=[90]).iloc[:, 5:].round(2)
-       ets/MinTrace_method-ols  ets/MinTrace_method-ols-lo-90  ets/MinTrace_method-ols-hi-90
-    0                      9.0                           7.37                          10.63
-    1                      5.0                           3.37                           6.63
-    2                      4.0                           2.37                           5.63
+    >>> found = gm.forecast.reconcile(base, S, method="ols", level=[90])
+    >>> for name in found.columns[5:]:
+    ...     print(name, found[name].round(2).tolist())
+    ets/MinTrace_method-ols [9.0, 5.0, 4.0]
+    ets/MinTrace_method-ols-lo-90 [7.37, 3.37, 2.37]
+    ets/MinTrace_method-ols-hi-90 [10.63, 6.63, 5.63]
     """
     check.flag("nonnegative", nonnegative)
     check.flag("temporal", temporal)
@@ -141,7 +143,7 @@ def reconcile(
     check.count("num_samples", num_samples, least=0)
     columns = (id_col, time_col, target_col, id_time_col)
     panel = _read_forecasts(Y_hat_df, S_df, tags, spec, temporal, columns)
-    job = _Job(
+    job = Job(
         panel,
         _read_past(Y_df, panel, temporal, columns),
         levels=None if level is None else check_levels(level),
@@ -156,12 +158,7 @@ def reconcile(
         columns=columns,
         threads=check.threads("threads", threads),
     )
-    results: dict[str, np.ndarray] = {}
-    # Columns come method by method, as in hierarchicalforecast.
-    for each in _methods(method):
-        for model in job.models:
-            results.update(job.run(model, each))
-    return panel.written(results)
+    return job.written(_methods(method))
 
 
 def _methods(method: Any) -> list[str]:
@@ -192,20 +189,48 @@ def _read_forecasts(
     return Panel.read("Y_hat_df", frame, structure, id_time_col, id_col)
 
 
-def _read_past(Y_df: Any, panel: Panel, temporal: bool, columns: tuple[str, ...]) -> Panel | None:
+def _read_past(Y_df: Any, panel: Panel, temporal: bool, columns: tuple[str, ...]) -> Any:
     if Y_df is None:
         return None
-    id_col, time_col, _, _ = columns
+    id_col, time_col, target_col, id_time_col = columns
     if temporal:
-        check.fail("Y_df", "must be None for temporal=True; give 'variance' by level, or use "
-                   "reconcile_cross_temporal.")  # fmt: skip
-    return Panel.read("Y_df", Y_df, panel.structure, id_col, time_col)
+        series = {label: k for k, label in enumerate(panel.steps.labels.tolist())}
+        find = partial(_step_of, panel.steps.argument, series)
+        names = (id_col, id_time_col, target_col)
+        return FrequencyPast(Y_df, find, len(series), panel.structure, names, transpose=True)
+    return Past(Panel.read("Y_df", Y_df, panel.structure, id_col, time_col), target_col)
 
 
-class _Job:
+def _step_of(argument: str, number: dict[Any, int], codes: Codes) -> np.ndarray:
+    """Numbers of the steps that a column names, for series whose periods are made coherent."""
+    places = np.array([number.get(codes.label(k), -1) for k in range(codes.codes.size)])
+    if (places < 0).any():
+        row = int(np.argmax(places < 0))
+        check.fail(argument, f"must name series of Y_hat_df; row {row} has {codes.label(row)!r}.")
+    return places
+
+
+class Past:
+    """Residuals of all series in each period."""
+
+    def __init__(self, panel: Panel, target_col: str) -> None:
+        self._panel, self._target = panel, target_col
+
+    def residuals(self, model: str) -> np.ndarray:
+        """By series and period."""
+        if model not in column_names(self._panel.frame):
+            check.fail("Y_df", f"must have a column {model!r} of fitted values.")
+        return self._panel.values(self._target) - self._panel.values(model)
+
+    def variance(self, model: str, definition: str) -> np.ndarray:
+        """By series."""
+        return residual_variance(self.residuals(model), definition, self._panel.structure.name)
+
+
+class Job:
     """Everything but the method and the model."""
 
-    def __init__(self, panel: Panel, past: Panel | None, **options: Any) -> None:
+    def __init__(self, panel: Panel, past: Any, **options: Any) -> None:
         self.panel, self.past = panel, past
         self.structure = panel.structure
         self.levels = options["levels"]
@@ -217,6 +242,14 @@ class _Job:
         if not self.models:
             check.fail("Y_hat_df", "must have a column of base forecasts.")
         self._values: dict[str, np.ndarray] = {}
+
+    def written(self, methods: Sequence[str]) -> Any:
+        """The frame with results; columns come method by method, as in hierarchicalforecast."""
+        results: dict[str, np.ndarray] = {}
+        for method in methods:
+            for model in self.models:
+                results.update(self.run(model, method))
+        return self.panel.written(results)
 
     def run(self, model: str, method: str) -> dict[str, np.ndarray]:
         """Columns of results for one model and method."""
@@ -275,9 +308,13 @@ class _Job:
             return _Sums(self.structure)
         if method == "wls_var" and o["variance"] is not None:
             s = self._variance(model)
+        elif method == "wls_var":
+            if self.past is None:
+                check.fail("Y_df", "must hold values and fitted values of the model in each period "
+                           "for method 'wls_var', unless 'variance' is given.")  # fmt: skip
+            s = self.past.variance(model, o["residual_variance"])
         else:
-            past = self._residuals(model) if method == "wls_var" else None
-            s = weights_of(self.structure, method, past, o["residual_variance"])
+            s = weights_of(self.structure, method, None, "mean_square")
         if len(o["immutable"]) and s is not None and s.ndim == 2:
             s = s.copy()
             s[self.structure.find("immutable", o["immutable"])] = 0
@@ -290,6 +327,8 @@ class _Job:
 
     def _variance(self, model: str) -> np.ndarray:
         given = self.options["variance"]
+        if isinstance(given, np.ndarray):
+            return given
         if isinstance(given, Mapping):
             return from_mapping(self.structure, given)
         if isinstance(given, str) and given == "intervals":
@@ -301,14 +340,6 @@ class _Job:
         check.fail_type("variance", "must be a dict, the name of a column, or 'intervals', not "
                         f"a {type(given).__name__}.")  # fmt: skip
 
-    def _residuals(self, model: str) -> np.ndarray | None:
-        if self.past is None:
-            return None
-        if model not in column_names(self.past.frame):
-            check.fail("Y_df", f"must have a column {model!r} of fitted values.")
-        target = self.options["columns"][2]
-        return self.past.values(target) - self.past.values(model)
-
     def _noise(self, model: str, y: np.ndarray) -> np.ndarray:
         """Variances of the base forecasts: from their bounds, else from residuals."""
         found = interval_columns(column_names(self.panel.frame), model)
@@ -319,15 +350,14 @@ class _Job:
                 sigma += width / (2 * half_width(level))
             sigma = np.maximum(sigma / len(found), 0)
         else:
-            past = self._residuals(model)
-            if past is None:
+            if self.past is None:
                 check.fail(
                     "Y_hat_df",
                     f"must have columns such as {model}-lo-90 and {model}-hi-90 for intervals, "
                     "unless Y_df has residuals.",
                 )
-            s = residual_variance(past, self.options["residual_variance"], self.structure.name)
-            sigma = np.repeat(np.sqrt(s)[:, None], self.panel.shape[1], axis=1)
+            s = self.past.variance(model, self.options["residual_variance"])
+            sigma = np.broadcast_to(np.sqrt(s if s.ndim == 2 else s[:, None]), self.panel.shape)
         lost = np.isnan(sigma) & ~np.isnan(y)
         if lost.any():
             k, step = (int(i) for i in np.argwhere(lost)[0])
@@ -337,9 +367,10 @@ class _Job:
 
     def _bootstrap(self, solver: Any, y: np.ndarray, model: str) -> Bootstrap:
         o = self.options
-        past = self._residuals(model)
-        if past is None:
-            check.fail("Y_df", "must be given for bootstrapped paths.")
+        if not isinstance(self.past, Past):
+            check.fail("Y_df", "must be given for bootstrapped paths, which are not made of "
+                       "several frequencies.")  # fmt: skip
+        past = self.past.residuals(model)
         if o["nonnegative"]:
             check.fail("intervals_method", "must not be 'bootstrap' with nonnegative=True.")
         if np.isnan(y).any():
@@ -377,5 +408,3 @@ class _Sums:
 
     linear = noise_variance = project
 
-
-__all__ = ["METHODS", "reconcile"]
