@@ -100,8 +100,8 @@ def _levels(rows: Rows) -> list[np.ndarray]:
     other = np.flatnonzero(rest)
     if other.size:
         size = np.diff(rows.start)[other]
-        levels += min((_runs(rows, other), _runs(rows, other[np.argsort(-size, kind="stable")])),
-                      key=len)  # fmt: skip
+        by_order, by_size = _runs(rows, other), _runs(rows, other[np.argsort(-size, kind="stable")])
+        levels += by_order if len(by_order) <= len(by_size) else by_size
     return levels
 
 
@@ -150,9 +150,7 @@ def _distinct(classes: list[np.ndarray]) -> tuple[list[int], list[int]]:
     return same, kept
 
 
-def _is_combination(
-    k: int, kept: list[int], classes: list[np.ndarray], finer: np.ndarray
-) -> bool:
+def _is_combination(k: int, kept: list[int], classes: list[np.ndarray], finer: np.ndarray) -> bool:
     """Whether a level has the classes that all coarser ones together make."""
     group = np.zeros(classes[0].size, np.int64)
     for m in np.flatnonzero(finer[k]):

@@ -48,15 +48,20 @@ class Bootstrap:
     """Coherent paths from base forecasts and stretches of past residuals."""
 
     def __init__(
-        self, y_hat: np.ndarray, residuals: np.ndarray, project: Project, num_samples: int, seed: Any
+        self,
+        y_hat: np.ndarray,
+        residuals: np.ndarray,
+        project: Project,
+        num_samples: int,
+        seed: Any,
     ) -> None:
         steps = y_hat.shape[1]
         complete = residuals[:, ~np.isnan(residuals).any(axis=0)]
         if complete.shape[1] <= steps:
             check.fail(
                 "Y_df",
-                f"must have more than {steps} periods with residuals of all series for bootstrapped "
-                f"intervals of {steps} steps, not {complete.shape[1]}.",
+                f"must have more than {steps} periods with residuals of all series for a bootstrap "
+                f"of {steps} steps, not {complete.shape[1]}.",
             )
         self._steps, self._seed, self.num_samples = steps, seed, num_samples
         self._mean = project(y_hat)

@@ -154,11 +154,16 @@ class Panel:
     # ------------------------------------------------------------------ writing
 
     def written(self, results: dict[str, np.ndarray]) -> Any:
-        """The frame with more columns, and rows for pairs that had none."""
+        """The frame with more columns, and rows for pairs that had none; uses `results` up."""
         nw = narwhals()
         frame = self.frame
         index = frame.index if self.kind == "pandas" else None
-        columns = {name: x.reshape(-1)[self.place] for name, x in results.items()}
+        sorted_already = self.is_complete and bool((np.diff(self.place) == 1).all())
+        columns = {}
+        for name in list(results):
+            # Each is let go as it is rewritten: together they may be most of the memory.
+            x = (results.pop(name) if self.is_complete else results[name]).reshape(-1)
+            columns[name] = x if sorted_already else x[self.place]
         if self.kind == "pandas":
             pandas = sys.modules["pandas"]
             kept = frame.drop(columns=[name for name in columns if name in frame.columns])

@@ -7,15 +7,16 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from gmtree import _validate as check
-from gmtree.forecast.intervals import Bootstrap, Normal, normal_quantiles
+from gmtree.forecast.frequency import FrequencyPast
+from gmtree.forecast.intervals import Bootstrap, Normal
 from gmtree.forecast.methods import SAMPLES, bottom_up_missing
 from gmtree.forecast.panel import Panel, model_names, sample_names
 from gmtree.forecast.rows import from_multiindex
 from gmtree.forecast.solver import Weights
 from gmtree.forecast.structure import Structure, structure_of
-from gmtree.forecast.frequency import FrequencyPast
 from gmtree.forecast.variances import (
     bound_names,
     check_by_series,
@@ -164,7 +165,9 @@ def reconcile(
 def _methods(method: Any) -> list[str]:
     several = [method] if isinstance(method, str) else method
     if not isinstance(several, Sequence) or not len(several):
-        check.fail_type("method", f"must be the name of a method or a list of them, not {method!r}.")
+        check.fail_type(
+            "method", f"must be the name of a method or a list of them, not {method!r}."
+        )
     for each in several:
         if each != "bottom_up":
             check_method(each)
@@ -176,12 +179,12 @@ def _read_forecasts(
 ) -> Panel:
     id_col, time_col, _, id_time_col = columns
     index = getattr(frame, "index", None)
-    if S_df is None and not tags and spec is None and library(frame) == "pandas":
-        if getattr(index, "nlevels", 1) > 1 and id_col not in column_names(frame):
-            rows, node = from_multiindex(index)
-            step = encode_index(index)[-1][1]
-            made = Structure._of_rows(rows)
-            return Panel.read("Y_hat_df", frame, made, id_col, time_col, node=node, step=step)
+    in_index = library(frame) == "pandas" and getattr(index, "nlevels", 1) > 1
+    if S_df is None and not tags and spec is None and in_index:
+        rows, node = from_multiindex(index)
+        step = encode_index(index)[-1][1]
+        made = Structure._of_rows(rows)
+        return Panel.read("Y_hat_df", frame, made, id_col, time_col, node=node, step=step)
     if not temporal:
         structure = structure_of(S_df, tags, spec, id_col)
         return Panel.read("Y_hat_df", frame, structure, id_col, time_col)
@@ -266,23 +269,25 @@ class Job:
             samples = np.stack([solver.project(self.panel.values(p)) for p in paths], axis=2)
         drawn: Any = None
         if self.levels is not None:
+            names = bound_names(name, self.levels)
             q = quantiles_of(self.levels)
             if o["intervals_method"] == "normality":
-                noise = self._noise(model, y)
-                deviation = np.sqrt(solver.noise_variance(noise))
-                bounds = normal_quantiles(mean, deviation, q)
-                if o["nonnegative"] and not o["clip_base"]:
-                    np.maximum(bounds, 0, out=bounds)
-            elif o["intervals_method"] == "bootstrap":
-                drawn = self._bootstrap(solver, y, model)
-                bounds = drawn.quantiles(q)
+                deviation = np.sqrt(solver.noise_variance(self._noise(model, y)))
+                cut = o["nonnegative"] and not o["clip_base"]
+                for bound, z in zip(names, ndtri(q), strict=True):
+                    x = z * deviation
+                    x += mean
+                    results[bound] = np.maximum(x, 0, out=x) if cut else x
             else:
-                if samples is None:
+                if o["intervals_method"] == "bootstrap":
+                    drawn = self._bootstrap(solver, y, model)
+                    bounds = drawn.quantiles(q)
+                elif samples is None:
                     check.fail("Y_hat_df", f"must have sample paths in columns {model}-sample-0, "
                                "... for intervals_method='samples'.")  # fmt: skip
-                bounds = np.moveaxis(np.quantile(samples, q, axis=2), 0, -1)
-            for k, bound in enumerate(bound_names(name, self.levels)):
-                results[bound] = bounds[..., k]
+                else:
+                    bounds = np.moveaxis(np.quantile(samples, q, axis=2), 0, -1)
+                results.update({bound: bounds[..., k] for k, bound in enumerate(names)})
         if samples is None and o["num_samples"]:
             if drawn is None and o["intervals_method"] == "bootstrap":
                 drawn = self._bootstrap(solver, y, model)
@@ -306,6 +311,7 @@ class Job:
         if method == "bottom_up":
             bottom_up_missing(self.structure, y)
             return _Sums(self.structure)
+        s: np.ndarray | None
         if method == "wls_var" and o["variance"] is not None:
             s = self._variance(model)
         elif method == "wls_var":
@@ -361,8 +367,8 @@ class Job:
         lost = np.isnan(sigma) & ~np.isnan(y)
         if lost.any():
             k, step = (int(i) for i in np.argwhere(lost)[0])
-            check.fail("Y_hat_df", f"must have bounds where it has forecasts; "
-                       f"{self.structure.name(k)} has none at {self.panel.steps.name(step)}.")  # fmt: skip
+            where = f"{self.structure.name(k)} has none at {self.panel.steps.name(step)}"
+            check.fail("Y_hat_df", f"must have bounds where it has forecasts; {where}.")
         return np.where(np.isnan(y), 0, np.square(sigma))
 
     def _bootstrap(self, solver: Any, y: np.ndarray, model: str) -> Bootstrap:
@@ -407,4 +413,3 @@ class _Sums:
         return self._structure.aggregate(np.ascontiguousarray(y[self._structure.leaf]))
 
     linear = noise_variance = project
-

@@ -12,8 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gmtree import _validate as check
-from gmtree.labels.columns import Codes, column_names, encode, encode_index, is_frame, library
-from gmtree.labels.columns import take_column
+from gmtree.labels.columns import (
+    Codes,
+    column_names,
+    encode,
+    encode_index,
+    is_frame,
+    library,
+    take_column,
+)
 from gmtree.labels.distinct import column, distinct_labels
 from gmtree.labels.levels import number_pairs
 from gmtree.readers.objects import ones
@@ -62,8 +69,7 @@ def read_rows(S: Any, tags: Any, spec: Any, id_col: str) -> Rows:
     if not (hasattr(S, "tocsr") or np.ndim(S) == 2):
         check.fail_type(
             "S_df",
-            "must be a frame, a matrix, a Tree or a dict of parents, "
-            f"not a {type(S).__name__}.",
+            f"must be a frame, a matrix, a Tree or a dict of parents, not a {type(S).__name__}.",
         )
     if not tags:
         check.fail("tags", "must name the rows of a summing matrix that has no labels.")
@@ -145,9 +151,7 @@ def from_tree(tree: Tree) -> Rows:
         rows.append(node[inside])
         cols.append(np.flatnonzero(inside))
         node = np.where(inside, tree.parent[node], -1)
-    levels = {
-        f"depth {d}": np.flatnonzero(tree.depth == d) for d in range(1, tree.height + 1)
-    }
+    levels = {f"depth {d}": np.flatnonzero(tree.depth == d) for d in range(1, tree.height + 1)}
     made = _sorted_rows(np.concatenate(rows), np.concatenate(cols), tree.n)
     return Rows(*made, tree.n_leaves, labels, levels, labels[tree.leaves])
 
@@ -162,7 +166,7 @@ def from_parents_of(hierarchy: Mapping[Any, Any]) -> Rows:
     inner = {p for parents in above.values() for p in parents}
     leaves = [name for name in names if name not in inner]
     if not leaves:
-        check.fail("S_df", f"must have series that nothing is a part of; {names[0]!r} is in a ring.")
+        check.fail("S_df", f"must have series without parts; {names[0]!r} is in a ring.")
     number = {name: k for k, name in enumerate(names)}
     rows: list[int] = []
     cols: list[int] = []
@@ -254,7 +258,8 @@ def read_levels(frame: Any, spec: Any) -> tuple[list[Level], np.ndarray]:
     for level in levels:
         of_leaf, first = number_rows([at_leaf[name] for name in level])
         parts = [text[name][first] for name in level]
-        joined = parts[0].tolist() if len(parts) == 1 else list(map(SEPARATOR.join, zip(*parts)))
+        paths = zip(*parts, strict=True)
+        joined = parts[0].tolist() if len(parts) == 1 else list(map(SEPARATOR.join, paths))
         labels = np.array(joined, dtype=object)
         order = np.argsort(np.array(joined), kind="stable")
         rank = np.empty(order.size, np.int64)
@@ -290,9 +295,7 @@ def rows_of_levels(levels: Sequence[Level]) -> Rows:
     labels = np.concatenate([level.labels for level in levels])
     if len(set(labels.tolist())) < labels.size:
         labels = distinct_labels("spec", labels, labels.size)
-    named = {
-        level.name: np.arange(offset[k], offset[k + 1]) for k, level in enumerate(levels)
-    }
+    named = {level.name: np.arange(offset[k], offset[k + 1]) for k, level in enumerate(levels)}
     return Rows(*made, n_leaves, labels, named, levels[-1].labels)
 
 
@@ -344,7 +347,9 @@ def from_multiindex(index: Any) -> tuple[Rows, np.ndarray]:
     if not leaves.size:
         check.fail("Y_hat_df", f"must have series without {TOTAL!r} in its index.")
     rows, cols, levels = [], [], {}
-    pattern, one = number_rows([Codes(total[:, k].astype(np.int64), None) for k in range(len(coded))])
+    pattern, one = number_rows(
+        [Codes(total[:, k].astype(np.int64), None) for k in range(len(coded))]
+    )
     for p in range(one.size):
         here = np.flatnonzero(pattern == p)
         kept = np.flatnonzero(~total[one[p]])

@@ -206,7 +206,7 @@ class _Pairs(Structure):
         return kron(self.series.matrix, self.periods.matrix, "csr")
 
     @cached_property
-    def crossing(self) -> Crossing:  # type: ignore[override]
+    def crossing(self) -> Crossing:
         """The axes of both."""
         a, b = self.series.crossing, self.periods.crossing
         size = int(np.prod(b.shape))

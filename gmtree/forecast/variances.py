@@ -76,9 +76,7 @@ def weights_of(
     return residual_variance(residuals, definition, structure.name)
 
 
-def with_immutable(
-    structure: Structure, s: np.ndarray | None, immutable: Any
-) -> np.ndarray | None:
+def with_immutable(structure: Structure, s: np.ndarray | None, immutable: Any) -> np.ndarray | None:
     """The same variances with 0 for series that must not change."""
     if isinstance(immutable, str) or not isinstance(immutable, (Sequence, np.ndarray)):
         check.fail_type("immutable", f"must be a list of series, not {immutable!r}.")
