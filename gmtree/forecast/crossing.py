@@ -99,9 +99,8 @@ def _levels(rows: Rows) -> list[np.ndarray]:
             rest[level] = False
     other = np.flatnonzero(rest)
     if other.size:
-        size = np.diff(rows.start)[other]
-        by_order, by_size = _runs(rows, other), _runs(rows, other[np.argsort(-size, kind="stable")])
-        levels += by_order if len(by_order) <= len(by_size) else by_size
+        in_order, fitted = _runs(rows, other), _fitted(rows, other)
+        levels += in_order if len(in_order) <= len(fitted) else fitted
     return levels
 
 
@@ -115,6 +114,23 @@ def _runs(rows: Rows, order: np.ndarray) -> list[np.ndarray]:
             found.append([])
         stamp[leaves] = len(found)
         found[-1].append(k)
+    return [np.array(level) for level in found]
+
+
+def _fitted(rows: Rows, which: np.ndarray) -> list[np.ndarray]:
+    """Rows from large to small, each in the first level where no other has one of its leaves."""
+    found: list[list[int]] = []
+    taken = np.zeros((0, rows.n_leaves), bool)
+    size = np.diff(rows.start)[which]
+    for k in which[np.argsort(-size, kind="stable")].tolist():
+        leaves = rows.cols[rows.start[k] : rows.start[k + 1]]
+        free = np.flatnonzero(~taken[:, leaves].any(axis=1))
+        if not free.size:
+            taken = np.vstack([taken, np.zeros((1, rows.n_leaves), bool)])
+            found.append([])
+        level = int(free[0]) if free.size else len(found) - 1
+        taken[level, leaves] = True
+        found[level].append(k)
     return [np.array(level) for level in found]
 
 

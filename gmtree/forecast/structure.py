@@ -112,7 +112,7 @@ class Structure:
                     leaf[k] = row if row >= 0 else leaf[k]
         if (leaf < 0).any():
             k = _first(leaf < 0)
-            what = k if rows.leaf_names is None else repr(rows.leaf_names[k])
+            what = k if rows.leaf_names is None else check.shown(rows.leaf_names[k])
             check.fail("S_df", f"must have a series for each leaf alone; column {what} has none.")
         return leaf
 
