@@ -95,6 +95,7 @@ _PUBLIC = {
         "tree_from_structure",
     ),
     "datasets": (),
+    "forecast": (),
     "frames": (),
     "frames.reconcile": ("reconcile_frame",),
     "frames.release": ("release_frame",),
@@ -115,6 +116,7 @@ __all__ = sorted(_MODULE_OF)
 if _TYPE_CHECKING:
     from gmtree import baselines as baselines
     from gmtree import datasets as datasets
+    from gmtree import forecast as forecast
     from gmtree import frames as frames
     from gmtree import gmc as gmc
     from gmtree import plot as plot

@@ -8,7 +8,7 @@ The final value of node c given that of its parent p is ``x_c = z_c + k_c (x_p -
 import numpy as np
 
 from gmtree._kernels._jit import kernel
-from gmtree._kernels._shared import ONE, at, known, ratio, share, stretch
+from gmtree._kernels._shared import ONE, at, known, ratio, share, stretch, weights
 
 
 @kernel
@@ -48,6 +48,76 @@ def node_variances(parent, q, s, t, largest, rest, variance):
             k = share(q, s, t, r, p)
             others = rest[p] if largest[p] == r else t[p] - own
             variance[r] = own * ratio(others, t[p]) + k * k * variance[p]
+
+
+@kernel
+def noise_upward(parent, order, s, t, noise, own, below, largest, rest):
+    """own_i = variance of z_i if measurements have the variances `noise`; children before parents.
+
+    ``own_i = gain_i^2 noise_i + carry_i^2 below_i`` with ``below_i = sum own_c``. `largest` is the
+    child with the largest variance of each node, and `rest` the sum over its other children. The
+    last three hold zeros on entry.
+    """
+    r = np.uint64(parent.size)
+    while r > np.uint64(0):
+        r -= ONE
+        given = noise[at(order, r)]
+        if r < np.uint64(t.size):
+            gain, carry, _ = weights(s, t, r)
+            variance = carry * carry * below[r]
+            if gain > 0.0:
+                variance += gain * gain * given
+        else:
+            variance = 0.0 if s is not None and s[r] == np.inf else given
+        own[r] = variance
+        if r > np.uint64(0):
+            p = parent[r]
+            below[p] += variance
+            first = largest[p]
+            if first == 0:
+                largest[p] = r
+            elif variance > own[first]:
+                rest[p] += own[first]
+                largest[p] = r
+            else:
+                rest[p] += variance
+
+
+@kernel
+def noise_downward(
+    parent, order, q, s, t, largest_q, rest_q, noise, own, below, largest, rest, kept, lost, apart,
+    variance,
+):  # fmt: skip
+    """Variances of consistent values, after `noise_upward`; parents before children.
+
+    With what is independent of the measurements below i collected in o_i of variance `apart_i`,
+    ``x_i = kept_i z_i + o_i``, and ``x_i - b_i`` takes ``lost_i = 1 - kept_i carry_i`` of b_i. So
+    ``kept_c = 1 - k_c lost_p``, written as ``(1 - k_c) + k_c kept_p carry_p``, and
+    ``apart_c = k_c^2 (kept_p^2 gain_p^2 noise_p + lost_p^2 (below_p - own_c) + apart_p)``.
+    """
+    for r in range(np.uint64(parent.size)):
+        keep, other, from_above = 1.0, 0.0, 0.0
+        if r > np.uint64(0):
+            p = parent[r]
+            gain, carry, _ = weights(s, t, p)
+            k = share(q, s, t, r, p)
+            if t[p] == np.inf or t[p] == 0.0:
+                rest_of_k = 1.0 - k
+            else:
+                rest_of_k = ratio(rest_q[p] if largest_q[p] == r else t[p] - known(s, t, r), t[p])
+            keep = rest_of_k + k * kept[p] * carry
+            from_above = k * lost[p]
+            siblings = rest[p] if largest[p] == r else below[p] - own[r]
+            other = lost[p] * lost[p] * siblings + apart[p]
+            if gain > 0.0:
+                other += (kept[p] * gain) ** 2 * noise[at(order, p)]
+            other *= k * k
+        if r < np.uint64(t.size):
+            gain, carry, _ = weights(s, t, r)
+            kept[r] = keep
+            lost[r] = from_above + keep * gain
+            apart[r] = other
+        variance[r] = keep * keep * own[r] + other
 
 
 @kernel

@@ -30,6 +30,7 @@ BENCHMARKS = {
         "tables on a tree and crossed trees, in copies of them and beside sparse solvers",
     ),
     "frames": ("gmtree.bench.frames", "frames and Newick beside pandas and scikit-bio"),
+    "forecast": ("gmtree.bench.forecast", "forecast reconciliation beside hierarchicalforecast"),
     "bars": ("gmtree.bench.bars", "every limit gmtree sets itself: measured, limit, verdict"),
 }
 DATASETS = ("census2010", "nyctaxi", "syndata")

@@ -204,6 +204,7 @@ def consistency(tree: Any) -> None:
         live.update([0, 1], [2.0, 3.0])
         live.value(0), live.values()
         _ = post.theta, post.node_variance(), post.covariance(0, np.arange(tree.n))
+        post.node_variance(noise=1.0)
         post.leaf_sum_variance(np.ones(tree.n_leaves, bool)), post.range_variance(_ranges(tree))
 
 

@@ -18,6 +18,7 @@ splitting      tables without negative cells, with a certificate
 along          the sweeps of a tree along any axis of an array
 products       variances of pairs that are products, or nearly
 crossed        :class:`gmtree.CrossedConsistency`: one tree for each axis
+crossed_errors variances of such values
 =============  ================================================================================
 """
 

@@ -23,8 +23,8 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from gmtree import _validate as check
-from gmtree._memory import refuse_above_limit
 from gmtree._progress import Progress
+from gmtree.consistency import crossed_errors
 from gmtree.consistency.along import Along
 from gmtree.consistency.exact import Tolerance
 from gmtree.consistency.factor import VARIANCE_RANGE, Factor, checked_variances
@@ -144,8 +144,8 @@ class CrossedConsistency:
                 s = reduce(np.multiply.outer, self._fit)
                 self._fit, self._precision = self._fitted(s)
         self._along = [
-            Along(tree, Factor.of(tree, {"node": a}, self._threads), self._threads)
-            for tree, a in zip(self.trees, self._fit, strict=True)
+            Along(tree, factor, self._threads)
+            for tree, factor in zip(self.trees, self._factors(), strict=True)
         ]
         self._sums = [Along.aggregate(tree, self._threads) for tree in self.trees]
 
@@ -549,11 +549,17 @@ class CrossedConsistency:
 
     # ------------------------------------------------------------------ errors of the result
 
-    def node_variance(self) -> np.ndarray:
+    def node_variance(self, noise: Any = None) -> np.ndarray:
         """Variance of every projected value, exactly.
 
         Products where the variances are. Otherwise by dense algebra, for at most 2,000 pairs of
         leaves; :meth:`variance_at` gives those of single pairs of nodes for problems of any size.
+
+        Parameters
+        ----------
+        noise : number or array of the shape of the values, optional
+            The true variances of the measurements, where those that the values are weighted with
+            are not.
 
         Examples
         --------
@@ -562,10 +568,13 @@ class CrossedConsistency:
         >>> post.node_variance()[0, 0].round(4)
         np.float64(0.4444)
         """
+        given = None if noise is None else self._noise(noise)
         if self._precision is None:
+            if given is not None:
+                return crossed_errors.along_axes(self._factors(), given)
             by_tree = [
-                tree.from_positions(Factor.of(tree, {"node": a}, self._threads).node_variance)
-                for tree, a in zip(self.trees, self._fit, strict=True)
+                tree.from_positions(factor.node_variance)
+                for tree, factor in zip(self.trees, self._factors(), strict=True)
             ]
             return reduce(np.multiply.outer, by_tree)
         unknowns = int(np.prod([tree.n_leaves for tree in self.trees]))
@@ -577,7 +586,31 @@ class CrossedConsistency:
                 f"must be products for the variances of more than {MOST_DENSE} pairs of leaves; "
                 f"there are {unknowns}. Use variance_at for single pairs of nodes.",
             )
-        return self._dense_variance(unknowns)
+        return crossed_errors.dense(self, unknowns, given)
+
+    def _factors(self) -> list[Factor]:
+        """Stage 1 along each axis, for the fitted variances."""
+        return [
+            Factor.of(tree, {"node": a}, self._threads)
+            for tree, a in zip(self.trees, self._fit, strict=True)
+        ]
+
+    def _noise(self, noise: Any) -> np.ndarray:
+        """True variances of all pairs, 0 where they do not matter."""
+        a = check.reals("noise", noise)
+        if a.shape not in ((), self.shape):
+            check.fail(
+                "noise",
+                f"must be one number or an array of shape {self.shape}, not of shape {a.shape}.",
+            )
+        a = np.array(np.broadcast_to(a, self.shape), np.float64)
+        measured = np.isfinite(self._variances())
+        bad = measured & ~((a >= 0) & (a < np.inf))
+        if bad.any():
+            first = _first(bad)
+            check.fail("noise", "must be finite and not negative where a pair is measured; "
+                       f"{_pair(first)} has {a[first]}.")  # fmt: skip
+        return np.where(measured, a, 0)
 
     def variance_at(self, *nodes: int, tolerance: float = 1e-10, iterations: int = 5000) -> float:
         """Variance of the projected value of one pair of nodes, one node for each tree.
@@ -604,33 +637,6 @@ class CrossedConsistency:
         linear[pair] = 1
         x, _ = self._minimum(linear, np.zeros(self.shape), tolerance, iterations)
         return float(x[pair])
-
-    def _dense_variance(self, unknowns: int) -> np.ndarray:
-        """Diagonal of ``S C S'``, where S sums pairs of leaves and C is their covariance."""
-        size = int(np.prod(self.shape))
-        refuse_above_limit("The matrix of sums", 16 * size * unknowns, "Use variance_at.")
-        every = np.ones([tree.n_leaves for tree in self.trees], bool)
-        index = np.argwhere(every if self._exists is None else self._exists)
-        S = np.empty((size, unknowns))
-        for column, place in zip(S.T, index, strict=True):
-            leaf = np.zeros(every.shape)
-            leaf[tuple(place)] = 1
-            x = np.empty(self.shape)
-            self._from_leaves(leaf, x)
-            column[:] = x.ravel()
-        exact, s = self._exact.ravel(), self._variances().ravel()
-        free = np.eye(unknowns)
-        if exact.any():
-            _, sizes, right = np.linalg.svd(S[exact], full_matrices=True)
-            free = right[np.count_nonzero(sizes > 1e-10 * sizes.max()) :].T
-        used = ~exact & np.isfinite(s)
-        rows = (S[used] @ free) / np.sqrt(s[used])[:, None]
-        sizes, vectors = np.linalg.eigh(rows.T @ rows)
-        known = sizes > 1e-12 * max(float(sizes.max(initial=0)), 1e-300)
-        reached = S @ (free @ vectors)
-        variance = (reached[:, known] ** 2 / sizes[known]).sum(axis=1)
-        variance[(abs(reached[:, ~known]) > 1e-6).any(axis=1)] = np.inf
-        return variance.reshape(self.shape)
 
 
 class _Preconditioned:

@@ -6,13 +6,75 @@ numbers them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from gmtree import _validate as check
 from gmtree._kernels import variances as kernels
-from gmtree.consistency.factor import Factor
+from gmtree.consistency.factor import Factor, variance_by_node
+
+
+def noise_variance(factor: Factor, noise: np.ndarray) -> np.ndarray:
+    """Variance of each value if measurements have the variances `noise`, which may have columns.
+
+    Both are in the caller's numbering and in units of their own, whatever those of the factor are.
+    """
+    tree, n, inner = factor.tree, factor.tree.n, factor.tree.n_internal
+    layout = tree._layout
+    columns = noise.reshape(n, -1)
+    out = np.empty(columns.shape)
+    largest = np.empty(inner, layout.parent.dtype)
+    below, rest, kept, lost, apart = np.empty((5, inner))
+    own, variance = np.empty((2, n))
+    for k in range(columns.shape[1]):
+        column = np.ascontiguousarray(columns[:, k], np.float64)
+        for a in (below, rest, largest):
+            a.fill(0)
+        args = (layout.parent, layout.order, factor.s, factor.t, column)
+        kernels.noise_upward(*args, own, below, largest, rest)
+        kernels.noise_downward(
+            layout.parent, layout.order, *factor.weights, *factor.largest_children, column,
+            own, below, largest, rest, kept, lost, apart, variance,
+        )  # fmt: skip
+        out[:, k] = tree.from_positions(variance)
+    if factor.has_undetermined:
+        out[tree.from_positions(np.isinf(factor.node_variance))] = np.inf
+    return out.reshape(noise.shape)
+
+
+def read_noise(factor: Factor, noise: Any) -> np.ndarray:
+    """Variances as a user gives them: one number, one per node or level, or columns of the former.
+
+    They must be finite where a node is measured.
+    """
+    tree = factor.tree
+    if not isinstance(noise, Mapping):
+        noise = tree._aligned("noise", noise)
+    if not isinstance(noise, Mapping) and np.ndim(noise) == 2:
+        a = check.reals("noise", noise)
+        if a.shape[0] != tree.n:
+            check.fail("noise", f"must have one row per node ({tree.n}), not shape {a.shape}.")
+        a = a.astype(np.float64)
+    else:
+        try:
+            scale, by_node = variance_by_node(tree, noise)
+        except (TypeError, ValueError) as error:
+            raise type(error)(str(error).replace("'variance'", "'noise'", 1)) from None
+        a = np.full(tree.n, scale) if by_node is None else np.array(by_node)
+    bad = ~((a >= 0) & (a < np.inf))
+    if factor.measured is not None:
+        bad &= factor.measured if a.ndim == 1 else factor.measured[:, None]
+    if bad.any():
+        i = int(np.flatnonzero(bad.reshape(tree.n, -1).any(axis=1))[0])
+        check.fail(
+            "noise",
+            f"must be finite and not negative where a node is measured; node {i} has {a[i]}.",
+        )
+    if factor.measured is not None:
+        a[~factor.measured] = 0
+    return a
 
 
 def covariance(factor: Factor, i: Any, j: Any) -> Any:

@@ -444,12 +444,31 @@ class Consistency:
 
     # ------------------------------------------------------------------ errors of the result
 
-    def node_variance(self) -> np.ndarray:
+    def node_variance(self, noise: Any = None) -> np.ndarray:
         """Variance of every projected value, in one sweep.
 
         Infinite where only the sum of several undetermined siblings is known. With equal
         variances s these add up to s times the number of leaves.
+
+        Parameters
+        ----------
+        noise : optional
+            The true variances of the measurements, where those that the values are weighted with
+            are not: one number, one per node or level, or an array of shape (n, k) for k sets of
+            them. The result is then exact for these, in two sweeps for each set. By default the
+            weights are the true variances.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> post = gm.Consistency(gm.shapes.star(3))
+        >>> post.node_variance(noise=[4.0, 1.0, 1.0]).round(4)
+        array([2., 1., 1.])
+        >>> gm.Consistency(gm.shapes.star(3), [4.0, 1.0, 1.0]).node_variance().round(4)
+        array([1.3333, 0.8333, 0.8333])
         """
+        if noise is not None:
+            return errors.noise_variance(self._factor, errors.read_noise(self._factor, noise))
         return self.tree.from_positions(self._factor.node_variance) * self._factor.scale
 
     @overload

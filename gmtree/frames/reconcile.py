@@ -284,18 +284,18 @@ def _written(frame: Any, kind: str, solved: Solved) -> Any:
     wrapped = nw.from_native(frame, eager_only=True)
     index = frame.index if kind == "pandas" else None
     replaced = wrapped.with_columns(
-        *(_series(nw, name, x, kind, index) for name, x in solved.values.items())
+        *(series_of(nw, name, x, kind, index) for name, x in solved.values.items())
     )
     if not solved.more_nodes.size:
         return replaced.to_native()
     columns: dict[str, Any] = {}
     for name in column_names(frame):
         if name in solved.values:
-            columns[name] = _series(nw, name, solved.more_values[name], kind, None)
+            columns[name] = series_of(nw, name, solved.more_values[name], kind, None)
         elif name in solved.levels:
             c = level_codes(solved.tree, solved.levels.index(name))
             labels = label_column(Codes(c.codes[solved.more_nodes], c.categories), kind)
-            columns[name] = _as_in(nw, name, labels, wrapped[name].to_native(), kind)
+            columns[name] = as_in(nw, name, labels, wrapped[name].to_native(), kind)
         elif name in solved.by:
             columns[name] = wrapped[name][solved.more_like]
     native = {name: c.to_native() for name, c in columns.items()}
@@ -307,14 +307,14 @@ def _written(frame: Any, kind: str, solved: Solved) -> Any:
     return joined.reset_index(drop=True) if kind == "pandas" else joined
 
 
-def _series(nw: Any, name: str, x: np.ndarray, kind: str, index: Any) -> Any:
+def series_of(nw: Any, name: str, x: np.ndarray, kind: str, index: Any) -> Any:
     """A column; that of pandas with the index of its frame, so that nothing is reordered."""
     if index is None:
         return nw.new_series(name, x, backend=kind)
     return nw.from_native(sys.modules["pandas"].Series(x, index=index, name=name), series_only=True)
 
 
-def _as_in(nw: Any, name: str, labels: Any, like: Any, kind: str) -> Any:
+def as_in(nw: Any, name: str, labels: Any, like: Any, kind: str) -> Any:
     """Labels as a series of the type of a column, where that type can have missing entries."""
     package = sys.modules[kind]
     if kind == "pandas":

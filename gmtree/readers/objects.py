@@ -87,16 +87,12 @@ def from_summing_matrix(S: Any) -> tuple[np.ndarray, np.ndarray | None]:
     labels, names = None, None
     if is_frame(S):
         S, labels, names = _from_frame(S)
-    start, cols, shape = _ones(S)
+    start, cols, shape = ones(S)
     size = np.diff(start)
     if not size.all():
         row = int(np.flatnonzero(size == 0)[0])
         fail("S", f"must have a 1 in every row; {_row(row, labels)} has none.")
-    # Of equal rows the upper one is the parent.
-    order = np.argsort(-size, kind="stable").astype(start.dtype)
-    owner = np.full(shape[1], -1, start.dtype)
-    parent = np.full(shape[0], -1, start.dtype)
-    row = int(kernels.nest(order, start, cols, owner, parent))
+    parent, owner, row = nest_rows(start, cols, shape)
     if row >= 0:
         # The smallest of the rows that its leaves belonged to does not hold all of them.
         others = np.unique(owner[cols[start[row] : start[row + 1]]])
@@ -120,6 +116,20 @@ def from_summing_matrix(S: Any) -> tuple[np.ndarray, np.ndarray | None]:
                     f"of row {row}, which is called {shown(labels[row])}.",
                 )
     return parent.astype(index_dtype(parent.size)), labels
+
+
+def nest_rows(
+    start: np.ndarray, cols: np.ndarray, shape: tuple[int, int]
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """The parent of each row, the last row that holds each column, and a row that breaks it.
+
+    Of equal rows the upper one is the parent. The last entry is -1 where all rows are nested.
+    """
+    order = np.argsort(-np.diff(start), kind="stable").astype(start.dtype)
+    owner = np.full(shape[1], -1, start.dtype)
+    parent = np.full(shape[0], -1, start.dtype)
+    row = int(kernels.nest(order, start, cols, owner, parent))
+    return parent, owner, row
 
 
 def _row(row: int, labels: np.ndarray | None) -> str:
@@ -148,7 +158,7 @@ def _is_plain(index: Any) -> bool:
     return index.name is None and np.array_equal(index.to_numpy(), np.arange(len(index)))
 
 
-def _ones(S: Any) -> tuple[np.ndarray, np.ndarray, tuple[int, int]]:
+def ones(S: Any) -> tuple[np.ndarray, np.ndarray, tuple[int, int]]:
     """Where rows start among the columns that hold a 1, those columns, and the shape."""
     if hasattr(S, "tocsr"):
         csr = S.tocsr().copy()

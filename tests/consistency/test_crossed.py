@@ -278,3 +278,33 @@ def test_bad_masks_and_measurements():
             post.project(noisy, **options)
     with pytest.raises(ValueError, match="one for each tree"):
         post.variance_at(1)
+
+
+@pytest.mark.parametrize("kind", ["products", "any", "exact", "missing pairs"])
+def test_variances_under_other_noise(kind):
+    rng = np.random.default_rng(5)
+    for _ in range(6):
+        trees = random_trees(rng, 2, most=6)
+        shape = tuple(tree.n for tree in trees)
+        s = np.exp(rng.normal(0, 1, shape))
+        exists = None
+        if kind == "products":
+            s = np.multiply.outer(*(np.exp(rng.normal(0, 1, n)) for n in shape))
+        elif kind == "exact":
+            s[0, 0] = 0
+        elif kind == "missing pairs":
+            exists = rng.random([tree.n_leaves for tree in trees]) < 0.7
+            exists[0, 0] = True
+        post = gm.CrossedConsistency(trees, s, exists=exists)
+        noise = rng.exponential(size=shape)
+        # The projection, one measurement at a time.
+        expected = np.zeros(shape)
+        for place in np.ndindex(shape):
+            unit = np.zeros(shape)
+            unit[place] = 1
+            expected += noise[place] * post.project(unit, tolerance=1e-12) ** 2
+        np.testing.assert_allclose(post.node_variance(noise=noise), expected, rtol=1e-6, atol=1e-12)
+    with pytest.raises(ValueError, match="'noise' must be one number or an array"):
+        post.node_variance(noise=np.ones(3))
+    with pytest.raises(ValueError, match="'noise' must be finite"):
+        post.node_variance(noise=-1.0)

@@ -40,6 +40,49 @@ def close(found: np.ndarray, expected: np.ndarray, scale: np.ndarray) -> None:
 # --------------------------------------------------------------------------- against exact values
 
 
+@given(problems(), SEEDS)
+def test_node_variance_under_other_noise(problem, seed):
+    rng = np.random.default_rng(seed)
+    noise = rng.exponential(size=(problem.tree.n, 2)) * 10 ** rng.uniform(-3, 3, (problem.tree.n, 1))
+    noise[(problem.s == 0) | np.isinf(problem.s)] = 0
+    known = np.isfinite(problem.solver.node_variance())
+    found = problem.solver.node_variance(noise=noise)
+    assert np.all(np.isinf(found[~known]))
+    for k in range(2):
+        exactly = exact.noise_variances(problem.parent, problem.s, noise[:, k])
+        expected = np.array([number(x) for x in exactly])
+        close(found[known, k], expected[known], expected[known])
+        one = problem.solver.node_variance(noise={"node": noise[:, k]})
+        np.testing.assert_array_equal(one, found[:, k])
+
+
+@given(problems())
+def test_noise_as_weighted_gives_the_same(problem):
+    own = problem.solver.node_variance()
+    noise = {"node": np.where(np.isinf(problem.s), np.nan, problem.s)}
+    close(problem.solver.node_variance(noise=noise), own, own)
+
+
+def test_noise_of_values_known_exactly_counts():
+    post = gm.Consistency(STAR, [0.0, 1, 1])
+    np.testing.assert_allclose(post.node_variance(noise=[4.0, 1, 1]), [4, 1.5, 1.5])
+
+
+@pytest.mark.parametrize(
+    ("noise", "message"),
+    [
+        ([1.0] * 4, "'noise' must be one number"),
+        (np.ones((2, 2)), "'noise' must have one row per node"),
+        ([1.0, np.nan, 1], "'noise' must be finite .* node 1 has nan"),
+        (np.array([[1.0], [1], [-1]]), "'noise' must be finite .* node 2"),
+        ("x", "'noise'"),
+    ],
+)
+def test_wrong_noise(noise, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        gm.Consistency(STAR).node_variance(noise=noise)
+
+
 @given(problems())
 def test_node_variance(problem):
     C = covariances(problem)

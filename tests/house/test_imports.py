@@ -27,6 +27,7 @@ LAYERS = [
     ["privacy/"],
     ["gmc"],
     ["frames/"],
+    ["forecast/"],
     ["bench/"],
     ["cli/", "__init__", "__main__"],
 ]

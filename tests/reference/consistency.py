@@ -222,3 +222,16 @@ def inconsistency(tree: gm.Tree, x: np.ndarray) -> float:
     np.add.at(sums, tree.parent[child], x[child])
     inner = tree.child_count > 0
     return float(np.abs(x - sums)[inner].max())
+
+
+def noise_variances(
+    parent: Sequence[int], variance: np.ndarray, noise: np.ndarray
+) -> list[Fraction]:
+    """Variances of consistent values whose measurements have the variances `noise`, exactly.
+
+    What is known exactly has no noise here; see `projection`.
+    """
+    P = projection(parent, variance)
+    n = len(parent)
+    given = [Fraction(float(x)) for x in noise]
+    return [sum((P[i][k] ** 2 * given[k] for k in range(n)), Fraction(0)) for i in range(n)]

@@ -1,0 +1,135 @@
+"""Frequencies: periods within periods, and variances by series and frequency."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from gmtree import _validate as check
+from gmtree.forecast.rows import Level, rows_of_levels
+from gmtree.forecast.structure import Structure
+from gmtree.forecast.variances import residual_variance
+from gmtree.labels.columns import Codes, column_names, encode, take_column
+from gmtree.labels.measurements import numbers
+
+
+def temporal_structure(spec: Mapping[str, int], periods: int) -> Structure:
+    """Periods within periods: which months a quarter is made of, counted from the first one.
+
+    Parameters
+    ----------
+    spec : dict
+        For each frequency how many of the shortest periods one of its own has:
+        ``{"year": 12, "quarter": 3, "month": 1}``.
+    periods : int
+        Number of the shortest periods. A longer one at the end that they do not fill has fewer.
+
+    Returns
+    -------
+    Structure
+        With names as hierarchicalforecast's `aggregate_temporal` has them: ``"quarter-1"``.
+
+    Examples
+    --------
+    >>> import gmtree as gm
+    >>> year = gm.forecast.temporal_structure({"year": 4, "quarter": 1}, 4)
+    >>> year.labels.tolist()
+    ['year-1', 'quarter-1', 'quarter-2', 'quarter-3', 'quarter-4']
+    """
+    if not isinstance(spec, Mapping) or not spec:
+        check.fail_type("spec", f"must be a dict of numbers of periods, not {spec!r}.")
+    count = check.count("periods", periods, least=1)
+    length = {str(name): check.count(f"spec[{name!r}]", k, least=1) for name, k in spec.items()}
+    if 1 not in length.values():
+        check.fail("spec", "must have a frequency of one period, the shortest.")
+    if len(set(length.values())) < len(length):
+        check.fail("spec", f"must have different numbers of periods, not {length}.")
+    levels = []
+    for name in sorted(length, key=lambda name: -length[name]):
+        of_leaf = np.arange(count) // length[name]
+        labels = np.array([f"{name}-{k + 1}" for k in range(int(of_leaf[-1]) + 1)], dtype=object)
+        levels.append(Level(name, labels, of_leaf))
+    return Structure._of_rows(rows_of_levels(levels))
+
+
+def frequencies(structure: Structure) -> tuple[list[str], np.ndarray]:
+    """Names of the frequencies, and the number of that of each period."""
+    names = list(structure.levels)
+    of_period = np.full(structure.n, -1, np.int64)
+    for k, rows in enumerate(structure.levels.values()):
+        of_period[rows] = k
+    if (of_period < 0).any():
+        period = structure.name(int(np.argmax(of_period < 0)))
+        check.fail("tags", f"must tell the frequency of each period; {period} has none.")
+    return names, of_period
+
+
+class FrequencyPast:
+    """Residuals of series at several frequencies: a row for each series and past period.
+
+    The frequency of a row stands in its column ``frequency``, if there is one, or before the last
+    dash of its period: ``quarter`` in ``quarter-17``.
+    """
+
+    def __init__(
+        self,
+        frame: Any,
+        series: Callable[[Codes], np.ndarray],
+        n_series: int,
+        periods: Structure,
+        columns: tuple[str, str, str],
+        transpose: bool = False,
+    ) -> None:
+        id_col, id_time_col, self._target = columns
+        self._frame, self._n, self._transpose = frame, n_series, transpose
+        self._names, self._of_period = frequencies(periods)
+        self._series = series(encode(id_col, take_column("Y_df", frame, id_col)))
+        by_name = "frequency" in column_names(frame)
+        column = "frequency" if by_name else id_time_col
+        codes = encode(column, take_column("Y_df", frame, column))
+        if codes.categories is None or codes.missing is not None:
+            check.fail(column, "must name a frequency, or a period such as 'quarter-17', in each "
+                       "row of Y_df.")  # fmt: skip
+        number = {name: k for k, name in enumerate(self._names)}
+        found = []
+        for label in codes.categories.tolist():
+            name = str(label) if by_name else str(label).rpartition("-")[0]
+            found.append(number.get(name, -1))
+        self._frequency = np.array(found, np.int64)[codes.codes]
+        if (self._frequency < 0).any():
+            row = int(np.argmax(self._frequency < 0))
+            check.fail(column, f"must be of the frequencies {self._names}; row {row} of Y_df has "
+                       f"{codes.label(row)!r}.")  # fmt: skip
+
+    def by_frequency(self, model: str, definition: str) -> np.ndarray:
+        """Variances of shape (series, frequencies)."""
+        if model not in column_names(self._frame):
+            check.fail("Y_df", f"must have a column {model!r} of fitted values.")
+        r = numbers(self._target, take_column("Y_df", self._frame, self._target))
+        r = r - numbers(model, take_column("Y_df", self._frame, model))
+        pair = self._series * len(self._names) + self._frequency
+        # Residuals side by side, in the order of the rows.
+        order = np.argsort(pair, kind="stable")
+        count = np.bincount(pair, minlength=self._n * len(self._names))
+        start = np.concatenate([[0], np.cumsum(count)[:-1]])
+        wide = np.full((count.size, max(1, int(count.max()))), np.nan)
+        wide[pair[order], np.arange(pair.size) - start[pair[order]]] = r[order]
+
+        def name(k: int) -> str:
+            series, frequency = divmod(k, len(self._names))
+            return f"series {series} at frequency {self._names[frequency]!r}"
+
+        if definition == "mean_square":
+            # Frequencies have different numbers of periods: each counts its own.
+            here = residual_variance(wide, definition, name)
+            found = here * wide.shape[1] / np.maximum(count, 1)
+        else:
+            found = residual_variance(wide, definition, name)
+        return found.reshape(self._n, len(self._names))
+
+    def variance(self, model: str, definition: str) -> np.ndarray:
+        """Variances of pairs of series and period: one column, or one row per period."""
+        s = self.by_frequency(model, definition)[:, self._of_period]
+        return np.ascontiguousarray(s.T) if self._transpose else s.reshape(-1, 1)

@@ -1,0 +1,191 @@
+"""Our reconcilers in hierarchicalforecast's pipeline, beside its own, and alone."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from forecast.panels import data
+from reference import forecasts as dense
+
+import gmtree as gm
+from gmtree.forecast import BottomUp, MinTrace
+
+METHODS = ["ols", "wls_struct", "wls_var"]
+
+
+@pytest.fixture(scope="module")
+def theirs():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        core = pytest.importorskip("hierarchicalforecast.core")
+        methods = pytest.importorskip("hierarchicalforecast.methods")
+    return core.HierarchicalReconciliation, methods
+
+
+def run(theirs, reconcilers, d, **options):
+    pipeline = theirs[0](reconcilers)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pipeline.reconcile(
+            d.base.copy(), tags=d.tags, S_df=d.S_df, Y_df=d.past, **options
+        )
+
+
+def results(frame):
+    return frame[[name for name in frame if "/" in name]]
+
+
+@pytest.mark.parametrize("spec", ["strict", "grouped", "some levels only", "missing pairs"])
+@pytest.mark.parametrize("method", METHODS)
+def test_mint_equals_their_dense_one_with_normal_intervals(theirs, spec, method):
+    d = data(spec)
+    a = run(theirs, [theirs[1].MinTrace(method)], d, level=[80, 95])
+    b = run(theirs, [MinTrace(method)], d, level=[80, 95])
+    assert list(a.columns) == list(b.columns)
+    np.testing.assert_allclose(results(a), results(b), atol=1e-8)
+
+
+@pytest.mark.parametrize("spec", ["strict", "grouped"])
+def test_bootstrapped_intervals_are_the_same(theirs, spec):
+    d = data(spec)
+    options = {"level": [80, 95], "intervals_method": "bootstrap", "seed": 4}
+    a = run(theirs, [theirs[1].MinTrace("wls_var"), theirs[1].BottomUp()], d, **options)
+    b = run(theirs, [MinTrace("wls_var"), BottomUp()], d, **options)
+    assert list(a.columns) == list(b.columns)
+    np.testing.assert_allclose(results(a), results(b), atol=1e-8)
+
+
+def test_both_kinds_of_reconcilers_side_by_side(theirs):
+    d = data("strict")
+    found = run(theirs, [theirs[1].TopDown("forecast_proportions"), MinTrace("ols"), BottomUp()], d)
+    assert list(results(found)) == [
+        "m/TopDown_method-forecast_proportions",
+        "m/MinTrace_method-ols",
+        "m/BottomUp",
+    ]
+
+
+def test_residual_variances_of_their_sparse_method(theirs):
+    d = data("strict")
+    a = run(theirs, [theirs[1].MinTraceSparse("wls_var")], d)
+    b = run(theirs, [MinTrace("wls_var", residual_variance="variance")], d)
+    # Their iteration stops early.
+    np.testing.assert_allclose(results(a), results(b), rtol=1e-3)
+    s = np.var(d.wide("y", d.past) - d.wide("m", d.past), axis=1, ddof=1)
+    expected = dense.coherent(d.S, d.wide("m"), s)
+    np.testing.assert_allclose(results(b).to_numpy().reshape(expected.shape), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_clipping_first_reproduces_their_values_and_bounds(theirs, method):
+    d = data("strict")
+    d.base["m"] -= 19
+    d.base["m-lo-90"], d.base["m-hi-90"] = d.base.m - 5, d.base.m + 5
+    a = run(theirs, [theirs[1].MinTrace(method, nonnegative=True)], d, level=[90])
+    b = run(theirs, [MinTrace(method, nonnegative=True, clip_base=True)], d, level=[90])
+    assert (d.base.m < 0).any()
+    # They round to single precision.
+    np.testing.assert_allclose(results(a), results(b), atol=2e-4)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_nonnegative_is_the_optimum(method):
+    d = data("strict")
+    y = d.wide("m") - 20 * d.S.sum(axis=1)[:, None]
+    past, fitted = d.wide("y", d.past), d.wide("m", d.past)
+    x = MinTrace(method, nonnegative=True).fit_predict(d.S, y, past, fitted)["mean"]
+    s = {"ols": np.ones(len(y)), "wls_struct": d.S.sum(axis=1),
+         "wls_var": ((past - fitted) ** 2).mean(axis=1) + 2e-8}[method]  # fmt: skip
+    for k in range(y.shape[1]):
+        np.testing.assert_allclose(x[:, k], dense.nonnegative(d.S, y[:, k], s), atol=1e-9)
+    assert (x == 0).any()
+
+
+def test_nonnegative_on_groups():
+    d = data("grouped")
+    y = d.wide("m") - 20 * d.S.sum(axis=1)[:, None]
+    x = MinTrace("wls_struct", nonnegative=True).fit_predict(d.S, y)["mean"]
+    assert x.min() == 0
+    for k in range(y.shape[1]):
+        expected = dense.nonnegative(d.S, y[:, k], d.S.sum(axis=1))
+        np.testing.assert_allclose(x[:, k], expected, atol=1e-5)
+
+
+def test_bounds_of_nonnegative_forecasts_are_not_negative():
+    d = data("strict")
+    y = d.wide("m") - 20 * d.S.sum(axis=1)[:, None]
+    sigma = np.full(y.shape, 3.0)
+    plain = MinTrace("ols").fit_predict(d.S, y, sigmah=sigma, level=[80], intervals_method="normality")
+    bounded = MinTrace("ols", nonnegative=True).fit_predict(
+        d.S, y, sigmah=sigma, level=[80], intervals_method="normality"
+    )
+    assert bounded["quantiles"].min() == 0
+    np.testing.assert_array_equal(plain["sigmah"], bounded["sigmah"])
+
+
+@pytest.mark.parametrize("spec", ["strict", "grouped"])
+@pytest.mark.parametrize("reconciler", [MinTrace("ols"), MinTrace("wls_struct"), BottomUp()])
+def test_samples_are_coherent_and_vary_as_they_should(spec, reconciler):
+    d = data(spec)
+    sigma = np.random.default_rng(0).uniform(1, 3, d.wide("m").shape)
+    reconciler.fit(d.S, d.wide("m"), sigmah=sigma, intervals_method="normality", seed=1)
+    x = reconciler.sample(2000)
+    assert x.shape == (*sigma.shape, 2000)
+    leaf = d.structure.leaf
+    np.testing.assert_allclose(np.einsum("ij,jts->its", d.S, x[leaf]), x, atol=1e-9)
+    deviation = reconciler.fit_predict(
+        d.S, d.wide("m"), sigmah=sigma, level=[90], intervals_method="normality"
+    )["sigmah"]
+    np.testing.assert_allclose(x.std(axis=2), deviation, rtol=0.12)
+
+
+def test_samples_in_their_pipeline(theirs):
+    d = data("grouped")
+    found = run(theirs, [MinTrace("ols")], d, level=[80], num_samples=3)
+    total = d.structure.size.argmax()
+    samples = [name for name in found if "-sample-" in name]
+    assert len(samples) == 3
+    wide = d.wide(samples[0], found)
+    np.testing.assert_allclose(wide[total], wide[d.structure.leaf].sum(axis=0))
+
+
+def test_predict_uses_what_was_fitted():
+    d = data("strict")
+    past, fitted = d.wide("y", d.past), d.wide("m", d.past)
+    one = MinTrace("wls_var").fit(d.S, d.wide("m"), past, fitted)
+    again = one.predict(d.S, d.wide("m") + 1)["mean"]
+    both = MinTrace("wls_var").fit_predict(d.S, d.wide("m") + 1, past, fitted)["mean"]
+    np.testing.assert_array_equal(again, both)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: MinTrace("mint_cov"), "'method' must be one of .* covariances of all pairs"),
+        (lambda: MinTrace("best"), "'method' must be one of"),
+        (lambda: MinTrace("ols", clip_base=True), "'clip_base' must be False"),
+        (lambda: MinTrace("ols").sample(3), "not fitted"),
+        (lambda: MinTrace("ols").fit([[1, 1], [1, 0], [0, 1]], [[1.0], [2.0]]), "'y_hat' must have"),
+        (lambda: MinTrace("wls_var").fit([[1, 1], [1, 0], [0, 1]], np.ones((3, 1))), "'Y_df' must"),
+        (
+            lambda: MinTrace("ols").fit(
+                [[1, 1], [1, 0], [0, 1]], np.ones((3, 1)), intervals_method="conformal"
+            ),
+            "'intervals_method' must be 'normality' or 'bootstrap'",
+        ),
+        (lambda: BottomUp().fit([[1, 1], [1, 0], [0, 1]], [[1.0], [2.0], [np.nan]]), "series 2 has"),
+    ],
+)
+def test_wrong_arguments(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_missing_forecasts_follow_from_the_others():
+    S = [[1, 1], [1, 0], [0, 1]]
+    x = MinTrace("ols").fit_predict(S, [[10.0, 10], [4, 4], [np.nan, 3]])["mean"]
+    np.testing.assert_allclose(x, [[10, 9], [4, 5], [6, 4]])
+
+

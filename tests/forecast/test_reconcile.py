@@ -1,0 +1,265 @@
+"""Frames of base forecasts into frames of coherent ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from forecast.panels import data, shuffled
+from reference import forecasts as dense
+
+import gmtree as gm
+from gmtree.forecast import reconcile
+
+Z90 = 1.6448536269514722
+METHODS = {"ols": "m/MinTrace_method-ols", "wls_struct": "m/MinTrace_method-wls_struct",
+           "wls_var": "m/MinTrace_method-wls_var", "bottom_up": "m/BottomUp"}  # fmt: skip
+
+
+def weights(d, method):
+    residuals = d.wide("y", d.past) - d.wide("m", d.past)
+    leaf = np.full(len(d.S), np.inf)
+    leaf[d.structure.leaf] = 1
+    return {"ols": np.ones(len(d.S)), "wls_struct": d.S.sum(axis=1), "bottom_up": leaf,
+            "wls_var": (residuals**2).mean(axis=1) + 2e-8}[method]  # fmt: skip
+
+
+@pytest.mark.parametrize("spec", ["strict", "grouped", "missing pairs"])
+@pytest.mark.parametrize("method", METHODS)
+def test_values_and_intervals(spec, method):
+    d = data(spec)
+    found = reconcile(shuffled(d.base), d.S_df, d.tags, method, shuffled(d.past), level=[95, 80])
+    assert found.index.tolist() == shuffled(d.base).index.tolist()
+    name, s = METHODS[method], weights(d, method)
+    assert list(found)[len(d.base.columns) :] == [
+        name, f"{name}-lo-95", f"{name}-lo-80", f"{name}-hi-80", f"{name}-hi-95"
+    ]  # fmt: skip
+    np.testing.assert_allclose(
+        d.wide(name, found), dense.coherent(d.S, d.wide("m"), s), atol=1e-8
+    )
+    sigma = (d.wide("m-hi-90") - d.wide("m-lo-90")) / (2 * Z90)
+    deviation = np.sqrt(dense.variance(d.S, s, sigma**2))
+    width = d.wide(f"{name}-hi-80", found) - d.wide(f"{name}-lo-80", found)
+    np.testing.assert_allclose(width, 2 * 1.2815515655446004 * deviation, rtol=1e-7)
+
+
+@pytest.mark.parametrize("kind", ["polars", "pyarrow"])
+def test_frames_of_other_kinds(kind):
+    d = data("grouped")
+    make = {"polars": pl.from_pandas, "pyarrow": lambda x: pl.from_pandas(x).to_arrow()}[kind]
+    options = {"method": ["ols", "wls_var"], "level": [90]}
+    found = reconcile(make(d.base), d.structure, Y_df=make(d.past), **options)
+    assert type(found) is type(make(d.base))
+    expected = reconcile(d.base, d.structure, Y_df=d.past, **options)
+    for name in expected.columns[5:]:
+        np.testing.assert_array_equal(found[name].to_numpy(), expected[name].to_numpy())
+
+
+def test_nothing_is_changed_and_unused_series_of_the_past_are_not_needed():
+    d = data("strict")
+    before = d.base.copy(), d.past.copy(), d.S_df.copy()
+    reconcile(d.base, d.S_df, d.tags, "wls_var", d.past, nonnegative=True, level=[50])
+    for a, b in zip(before, (d.base, d.past, d.S_df), strict=True):
+        pd.testing.assert_frame_equal(a, b)
+
+
+@pytest.mark.parametrize("spec", ["strict", "grouped"])
+def test_missing_forecasts(spec):
+    d = data(spec)
+    base = d.base.copy()
+    leaf = d.structure.leaf
+    series, step = np.array([0, 1, leaf[0], leaf[3], leaf[7], leaf[9]]), np.array([1, 0, 1, 2, 0, 0])
+    lost = 3 * series + step
+    base.loc[lost[:3], "m"] = np.nan
+    base = base.drop(index=lost[3:])
+    found = reconcile(base, d.structure, method="wls_struct", level=[90])
+    assert len(found) == len(d.base)
+    x, y = d.wide(METHODS["wls_struct"], found), d.wide("m", d.base)
+    gone = d.wide("lost", d.base.assign(lost=np.isin(np.arange(len(d.base)), lost).astype(float)))
+    sigma = (d.wide("m-hi-90") - d.wide("m-lo-90")) / (2 * Z90)
+    for k in range(y.shape[1]):
+        s = np.where(gone[:, k] == 1, np.inf, d.S.sum(axis=1))
+        np.testing.assert_allclose(x[:, k], dense.coherent(d.S, y[:, k], s), atol=1e-8)
+        width = d.wide(METHODS["wls_struct"] + "-hi-90", found)[:, k] - x[:, k]
+        variance = dense.variance(d.S, s, sigma[:, k] ** 2)
+        np.testing.assert_allclose(width, Z90 * np.sqrt(variance), rtol=1e-6)
+
+
+@pytest.mark.parametrize("spec", ["strict", "grouped"])
+def test_what_cannot_be_determined_is_refused_by_name(spec):
+    d = data(spec)
+    base = d.base.copy()
+    pair = d.structure.labels[d.structure.leaf[:2]]
+    base.loc[base.unique_id.isin(pair), "m"] = np.nan
+    if spec == "strict":
+        with pytest.raises(ValueError, match=r"determine every series; series 'T/A/A1/x' has no"):
+            reconcile(base, d.structure, method="ols")
+    else:
+        reconcile(base, d.structure, method="ols")  # purposes tell them apart
+    base["m"] = np.nan
+    with pytest.raises(ValueError, match=r"'T/A/A1/x' has none at ds .*2021"):
+        reconcile(base, d.structure, method="ols")
+
+
+@pytest.mark.parametrize("spec", ["strict", "grouped"])
+def test_immutable_series_keep_their_forecasts(spec):
+    d = data(spec)
+    keep = ["T", "T/B"]
+    found = reconcile(d.base, d.structure, method="wls_struct", immutable=keep)
+    s = d.S.sum(axis=1)
+    s[[d.structure.labels.tolist().index(name) for name in keep]] = 0
+    x, y = d.wide(METHODS["wls_struct"], found), d.wide("m")
+    np.testing.assert_allclose(x, dense.coherent(d.S, y, s), atol=1e-7)
+    np.testing.assert_allclose(x[s == 0], y[s == 0], rtol=1e-10)
+    with pytest.raises(ValueError, match="'immutable' must name series .* not 'Z'"):
+        reconcile(d.base, d.structure, immutable=["Z"])
+    if spec == "strict":
+        with pytest.raises(ValueError, match=r"Argument 'Y_hat_df' must .*series 'T"):
+            reconcile(d.base, d.structure, immutable=["T", "T/A", "T/B"])
+
+
+@pytest.mark.parametrize("spec", ["strict", "grouped"])
+def test_variances_of_each_step(spec):
+    d = data(spec)
+    base = d.base.assign(v=np.random.default_rng(0).uniform(1, 5, len(d.base)))
+    for variance in ("v", "intervals"):
+        frame = shuffled(base if variance == "v" else d.base)
+        found = reconcile(frame, d.structure, method="wls_var", variance=variance)
+        sigma = (d.wide("m-hi-90") - d.wide("m-lo-90")) / (2 * Z90)
+        s = d.wide("v", base) if variance == "v" else sigma**2
+        for k in range(s.shape[1]):
+            expected = dense.coherent(d.S, d.wide("m")[:, k], s[:, k])
+            np.testing.assert_allclose(d.wide(METHODS["wls_var"], found)[:, k], expected, atol=1e-8)
+
+
+def test_variances_by_name_and_by_level():
+    d = data("strict")
+    by_level = {"c": 9.0, "c/st": 4, "c/st/rg": 2, "c/st/rg/p": 1, "T/A": 3}
+    found = reconcile(d.base, d.structure, method="wls_var", variance=by_level)
+    s = np.concatenate([[9], [3, 4], [2] * 4, [1] * 12])
+    np.testing.assert_allclose(
+        d.wide(METHODS["wls_var"], found), dense.coherent(d.S, d.wide("m"), s), atol=1e-10
+    )
+    with pytest.raises(ValueError, match="'variance' must have a variance.* series 'T/A' has nan"):
+        reconcile(d.base, d.structure, method="wls_var", variance={"T": 1.0})
+
+
+@pytest.mark.parametrize("nonnegative", [False, True])
+def test_sample_paths_in_and_out(nonnegative):
+    d = data("grouped")
+    rng = np.random.default_rng(0)
+    base = d.base.copy()
+    for k in range(12):
+        base[f"m-sample-{k}"] = base.m + rng.normal(0, 25, len(base))
+    found = reconcile(base, d.structure, method="ols", nonnegative=nonnegative, level=[50],
+                      intervals_method="samples")  # fmt: skip
+    name = METHODS["ols"] + "_nonnegative-True" * nonnegative
+    wide = np.stack([d.wide(f"{name}-sample-{k}", found) for k in range(12)])
+    np.testing.assert_allclose(
+        wide, np.einsum("ij,sjt->sit", d.S, wide[:, d.structure.leaf]), atol=1e-8
+    )
+    assert (wide.min() >= 0) == nonnegative
+    np.testing.assert_allclose(d.wide(f"{name}-lo-50", found), np.quantile(wide, 0.25, axis=0))
+
+
+def test_paths_that_are_drawn():
+    d = data("strict")
+    found = reconcile(d.base, d.structure, method="ols", num_samples=4, seed=3)
+    again = reconcile(d.base, d.structure, method="ols", num_samples=4, seed=3)
+    pd.testing.assert_frame_equal(found, again)
+    x = d.wide(METHODS["ols"] + "-sample-3", found)
+    np.testing.assert_allclose(d.S @ x[d.structure.leaf], x)
+    found = reconcile(d.base, d.structure, method="bottom_up", Y_df=d.past, num_samples=2,
+                      intervals_method="bootstrap")  # fmt: skip
+    x = d.wide("m/BottomUp-sample-1", found)
+    np.testing.assert_allclose(d.S @ x[d.structure.leaf], x)
+
+
+def test_residuals_tell_deviations_where_there_are_no_bounds():
+    d = data("strict")
+    base = d.base[["unique_id", "ds", "m"]]
+    found = reconcile(base, d.structure, method="wls_var", Y_df=d.past, level=[90])
+    s = weights(d, "wls_var")
+    width = d.wide(METHODS["wls_var"] + "-hi-90", found) - d.wide(METHODS["wls_var"], found)
+    expected = Z90 * np.sqrt(dense.variance(d.S, s, s))
+    np.testing.assert_allclose(width, np.repeat(expected[:, None], 3, axis=1), rtol=1e-9)
+
+
+def test_frames_as_sktime_has_them():
+    d = data("strict")
+    parts = d.base.unique_id.str.split("/", expand=True)
+    index = pd.MultiIndex.from_arrays(
+        [*(parts[k].fillna("__total") for k in range(1, 4)), d.base.ds],
+        names=["st", "rg", "p", "ds"],
+    )
+    frame = d.base[["m"]].set_index(index)
+    found = reconcile(shuffled(frame), method="wls_struct")
+    expected = reconcile(d.base, d.structure, method="wls_struct")[METHODS["wls_struct"]]
+    name = METHODS["wls_struct"]
+    np.testing.assert_allclose(found.loc[frame.index, name], expected, atol=1e-10)
+    # Totals of one level only are groups.
+    d = data("grouped")
+    rows = []
+    for label in d.base.unique_id:
+        names = label.split("/")[1:]
+        row = {"st": "__total", "rg": "__total", "p": "__total"}
+        for part in names:
+            row["p" if part in "xyz" else "st" if len(part) == 1 else "rg"] = part
+        rows.append(row)
+    index = pd.MultiIndex.from_frame(pd.DataFrame(rows).assign(ds=d.base.ds.to_numpy()))
+    found = reconcile(d.base[["m"]].set_index(index), method="wls_struct")
+    expected = reconcile(d.base, d.structure, method="wls_struct")[name]
+    np.testing.assert_allclose(found[name], expected, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        (lambda b: b.drop(columns="ds"), {}, "must name columns of the frame, not 'ds'"),
+        (lambda b: b[["unique_id", "ds"]], {}, "'Y_hat_df' must have a column of base forecasts"),
+        (lambda b: pd.concat([b, b[3:4]]), {}, r"rows 3 and 57 are both series 'T/A' at ds"),
+        (lambda b: b.assign(unique_id=["Q", *b.unique_id[1:]]), {}, "row 0 has 'Q'"),
+        (lambda b: b.assign(m="x"), {}, "'m' must hold real numbers"),
+        (lambda b: b.assign(m=[np.inf, *b.m[1:]]), {}, r"'m' must be finite; series 'T' at ds"),
+        (lambda b: b, {"method": "best"}, "'method' must be one of"),
+        (lambda b: b, {"method": []}, "'method' must be the name"),
+        (lambda b: b, {"level": [101]}, "'level' must hold percentages"),
+        (lambda b: b[["unique_id", "ds", "m"]], {"level": [80]}, "must have columns such as m-lo-90"),
+        (lambda b: b, {"method": "wls_var"}, "'Y_df' must hold values"),
+        (lambda b: b, {"intervals_method": "permbu"}, "'intervals_method' must be"),
+        (lambda b: b, {"intervals_method": "samples", "level": [80]}, "must have sample paths"),
+        (lambda b: b, {"clip_base": True}, "'clip_base' must be False"),
+        (lambda b: b, {"variance": 3, "method": "wls_var"}, "'variance' must be a dict"),
+        (lambda b: b.to_numpy(), {}, "'Y_hat_df' must be a frame"),
+        (lambda b: b.assign(**{"m-lo-90": np.nan}), {"level": [80]}, "must have bounds where"),
+        (lambda b: b[:0], {}, "'Y_hat_df' must have rows"),
+    ],
+)  # fmt: skip
+def test_wrong_arguments(change, options, message):
+    d = data("strict")
+    with pytest.raises((TypeError, ValueError), match=message):
+        reconcile(change(d.base), d.structure, **{"method": "ols", **options})
+
+
+def test_wrong_pasts():
+    d = data("strict")
+    past = d.past.assign(m=np.where(d.past.unique_id == "T/A", np.nan, d.past.m))
+    with pytest.raises(ValueError, match="'Y_df' must have residuals .* series 'T/A' has 0"):
+        reconcile(d.base, d.structure, method="wls_var", Y_df=past)
+    with pytest.raises(ValueError, match="'Y_df' must have a column 'm'"):
+        reconcile(d.base, d.structure, method="wls_var", Y_df=d.past.drop(columns="m"))
+    with pytest.raises(ValueError, match="more than 3 periods"):
+        reconcile(d.base, d.structure, method="ols", Y_df=d.past[d.past.ds < "2020-03"], level=[80],
+                  intervals_method="bootstrap")  # fmt: skip
+
+
+def test_several_models_in_one_call():
+    d = data("strict")
+    base = d.base.assign(other=d.base.m * 2)
+    found = reconcile(base, d.structure, method=["ols", "bottom_up"])
+    assert list(found)[-4:] == [
+        "m/MinTrace_method-ols", "other/MinTrace_method-ols", "m/BottomUp", "other/BottomUp"
+    ]  # fmt: skip
+    np.testing.assert_allclose(found.iloc[:, -3], 2 * found.iloc[:, -4])
+    assert gm.forecast.reconcile is reconcile

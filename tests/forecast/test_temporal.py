@@ -1,0 +1,182 @@
+"""Coherent along time, and across series and time at once: beside dense algebra."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from forecast.panels import data
+from reference import forecasts as dense
+
+import gmtree as gm
+from gmtree.forecast import reconcile, reconcile_cross_temporal, temporal_structure
+
+SPEC = {"year": 12, "quarter": 3, "month": 1}
+MINT = "m/MinTrace_method-"
+
+
+def periods_frame(series, seed=0, spec=SPEC, count=12):
+    """A row for each series and period."""
+    te = temporal_structure(spec, count)
+    rng = np.random.default_rng(seed)
+    rows = [(i, t) for i in series for t in te.labels]
+    frame = pd.DataFrame(rows, columns=["unique_id", "temporal_id"])
+    frame["ds"] = np.tile(np.arange(te.n), len(series))
+    frame["m"] = rng.normal(50, 10, len(frame))
+    return te, frame
+
+
+def past_frame(series, seed=5, spec=SPEC, count=36):
+    te, past = periods_frame(series, seed, spec, count)
+    past["y"] = past.m + np.random.default_rng(seed).normal(0, 2, len(past)) * np.where(
+        past.temporal_id.str.startswith("year"), 5, 1
+    )
+    return past
+
+
+def mean_squares(past, series, names):
+    """By series and frequency."""
+    past = past.assign(f=past.temporal_id.str.rpartition("-")[0], r=(past.y - past.m) ** 2)
+    return past.groupby(["unique_id", "f"]).r.mean().unstack().loc[list(series), list(names)]
+
+
+def test_structure_of_periods():
+    te = temporal_structure(SPEC, 12)
+    assert te.tree is not None
+    assert te.size.tolist() == [12] + [3] * 4 + [1] * 12
+    assert list(te.levels) == ["year", "quarter", "month"]
+    part = temporal_structure({"quarter": 3, "month": 1}, 4)
+    assert part.size.tolist() == [3, 1, 1, 1, 1, 1]
+    # Periods that do not nest are crossed.
+    crossed = temporal_structure({"six": 6, "three": 3, "two": 2, "one": 1}, 6)
+    assert crossed.tree is None
+    for spec, message in [({}, "'spec'"), ({"a": 2}, "the shortest"), ({"a": 1, "b": 1}, "different"),
+                          ({"a": 0}, "'spec")]:  # fmt: skip
+        with pytest.raises((TypeError, ValueError), match=message):
+            temporal_structure(spec, 4)
+
+
+def test_time_alone_is_theirs():
+    utils = pytest.importorskip("hierarchicalforecast.utils")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        core = pytest.importorskip("hierarchicalforecast.core")
+        methods = pytest.importorskip("hierarchicalforecast.methods")
+    months = pd.DataFrame({"unique_id": np.repeat(["a", "b"], 12),
+                           "ds": np.tile(pd.date_range("2024-01-01", periods=12, freq="MS"), 2)})
+    months["m"] = np.random.default_rng(0).normal(50, 10, 24)
+    Y, S, tags = utils.aggregate_temporal(months, SPEC, target_cols=["m"])
+    Y["m"] += np.random.default_rng(1).normal(0, 3, len(Y))
+    for method in ("ols", "wls_struct"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            theirs = core.HierarchicalReconciliation([methods.MinTrace(method)]).reconcile(
+                Y, tags=tags, S_df=S, temporal=True
+            )
+        ours = reconcile(Y.sample(frac=1, random_state=0), S, tags, method, temporal=True)
+        keys = ["unique_id", "temporal_id"]
+        both = theirs.merge(ours, on=keys)
+        np.testing.assert_allclose(both[f"{MINT}{method}_x"], both[f"{MINT}{method}_y"], atol=1e-9)
+        own = reconcile(Y, temporal_structure(SPEC, 12), method=method, temporal=True)
+        both = theirs.merge(own, on=keys)
+        np.testing.assert_allclose(both[f"{MINT}{method}_x"], both[f"{MINT}{method}_y"], atol=1e-9)
+
+
+@pytest.mark.parametrize("count", [2, 15])
+def test_time_alone_with_variances_by_frequency_of_each_series(count):
+    series = [f"s{k}" for k in range(count)]
+    te, frame = periods_frame(series)
+    past = past_frame(series)
+    frame["m-lo-90"], frame["m-hi-90"] = frame.m - 3, frame.m + 4
+    found = reconcile(frame, te, method="wls_var", Y_df=past, temporal=True, level=[90])
+    v = mean_squares(past, series, SPEC).to_numpy() + 2e-8
+    S = te.matrix.toarray()
+    of = np.repeat([0, 1, 2], [1, 4, 12])
+    for k, name in enumerate(series):
+        here = found[found.unique_id == name]
+        expected = dense.coherent(S, here.m.to_numpy(), v[k][of])
+        np.testing.assert_allclose(here[f"{MINT}wls_var"], expected, atol=1e-6)
+        sigma2 = np.full(len(S), (7 / 2 / 1.6448536269514722) ** 2)
+        width = here[f"{MINT}wls_var-hi-90"] - here[f"{MINT}wls_var"]
+        deviation = np.sqrt(dense.variance(S, v[k][of], sigma2))
+        np.testing.assert_allclose(width, 1.6448536269514722 * deviation, rtol=1e-5)
+
+
+@pytest.mark.parametrize("spec", ["strict", "grouped"])
+@pytest.mark.parametrize("method", ["ols", "struc", "wlsv", "bu"])
+def test_cross_temporal(spec, method):
+    d = data(spec)
+    series = d.structure.labels
+    te, frame = periods_frame(series, spec={"year": 4, "quarter": 1}, count=4)
+    past = past_frame(series, spec={"year": 4, "quarter": 1}, count=24)
+    found = reconcile_cross_temporal(
+        frame.sample(frac=1, random_state=0), d.structure, temporal={"year": 4, "quarter": 1},
+        method=method, Y_df=past,
+    ).sort_index()  # fmt: skip
+    S = np.kron(d.S, te.matrix.toarray())
+    of = np.repeat([0, 1], [1, 4])
+    v = mean_squares(past, series, ["year", "quarter"]).to_numpy() + 2e-8
+    bottom = np.full(len(S), np.inf)
+    bottom[S.sum(axis=1) == 1] = 1
+    s = {"ols": np.ones(len(S)), "struc": S.sum(axis=1), "wlsv": v[:, of].ravel(), "bu": bottom}
+    name = {"ols": "MinTrace_method-ols", "struc": "MinTrace_method-wls_struct",
+            "wlsv": "MinTrace_method-wls_var", "bu": "BottomUp"}[method]  # fmt: skip
+    expected = dense.coherent(S, frame.m.to_numpy(), s[method])
+    np.testing.assert_allclose(found[f"m/{name}"], expected, atol=1e-6)
+
+
+def test_cross_temporal_by_name_with_intervals_missing_values_and_bounds():
+    d = data("strict")
+    te, frame = periods_frame(d.structure.labels, spec={"year": 2, "half": 1}, count=2)
+    frame["m-lo-80"], frame["m-hi-80"] = frame.m - 4, frame.m + 4
+    v = {"year": 4.0, "half": 1.0}
+    frame = frame.drop(index=[3, 8])
+    found = reconcile_cross_temporal(
+        frame, d.structure, temporal=te, method="wls_var", variance=v, level=[80]
+    )
+    assert len(found) == d.structure.n * te.n
+    S = np.kron(d.S, te.matrix.toarray())
+    s = np.tile([4.0, 1, 1], d.structure.n)
+    s[[3, 8]] = np.inf
+    _, whole = periods_frame(d.structure.labels, spec={"year": 2, "half": 1}, count=2)
+    expected = dense.coherent(S, whole.m.to_numpy(), s)
+    order = whole.reset_index().merge(found, on=["unique_id", "temporal_id"])
+    x = order.sort_values("index")[f"{MINT}wls_var"]
+    np.testing.assert_allclose(x, expected, atol=1e-7)
+    low = reconcile_cross_temporal(
+        frame.assign(m=frame.m - 48), d.structure, temporal=te, method="ols", nonnegative=True
+    )
+    assert low[f"{MINT}ols_nonnegative-True"].min() == 0
+
+
+def test_calendars_as_trees():
+    tree = gm.shapes.calendar("2024-01-01", "2025-01-01")
+    d = data("strict")
+    rows = [(i, t) for i in d.structure.labels for t in tree.labels]
+    frame = pd.DataFrame(rows, columns=["unique_id", "temporal_id"])
+    frame["m"] = np.random.default_rng(0).normal(10, 3, len(frame))
+    found = reconcile_cross_temporal(frame, d.structure, temporal=tree, method="struc")
+    x = found[f"{MINT}wls_struct"].to_numpy().reshape(d.structure.n, tree.n)
+    assert gm.consistency_bias(tree, x.T) < 1e-10
+    np.testing.assert_allclose(d.S @ x[d.structure.leaf], x, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"temporal": None}, "'temporal' must tell"),
+        ({"temporal": {"week": 4, "day": 1}}, "must have periods named 'day-1'"),
+        ({"variance": {"year": 1.0}, "method": "wlsv"}, "'variance' must have one number"),
+        ({"method": "shr"}, "'method' must be one of"),
+        ({"method": "wlsv"}, "'Y_df' must hold values"),
+    ],
+)
+def test_wrong_arguments(options, message):
+    d = data("strict")
+    _, frame = periods_frame(d.structure.labels, spec={"year": 2, "half": 1}, count=2)
+    with pytest.raises((TypeError, ValueError), match=message):
+        reconcile_cross_temporal(
+            frame, d.structure, **{"temporal": {"year": 2, "half": 1}, **options}
+        )
