@@ -72,3 +72,21 @@ def measurement_cumulants(
     if exact is not None:
         variance[exact] = fourth[exact] = 0
     return variance, fourth
+
+
+def query_variances(
+    tree: Tree, ledger: Ledger, exact: np.ndarray | None
+) -> dict[tuple[str, ...], dict[str, np.ndarray]]:
+    """Variances of the measured queries of tables, by query and node, as in `TableConsistency`."""
+    workload, found = ledger.workload, {}
+    for k, query in enumerate(workload.queries):
+        scales = ledger.scales[k :: len(workload.queries)]
+        by_level = [
+            np.inf if scale is None else noise_moments(ledger.mechanism, scale)[0]
+            for scale in scales
+        ]
+        variance = np.array(by_level)[tree.depth - 1]
+        if exact is not None and workload.cells[k] == 1:
+            variance[exact] = 0
+        found[query or ()] = {"node": variance}
+    return found

@@ -13,10 +13,11 @@ import numpy as np
 from gmtree import _validate as check
 from gmtree._text import preformatted, short, table
 from gmtree.consistency import Consistency
+from gmtree.consistency.tables import TableConsistency
 from gmtree.privacy.allocation import divide
 from gmtree.privacy.budget import Budget
 from gmtree.privacy.cumulants import measurement_cumulants, noise_moments
-from gmtree.privacy.ledger import Ledger
+from gmtree.privacy.ledger import Ledger, query_name
 from gmtree.tree import Tree
 
 # More levels than this have shares too small to tell apart.
@@ -44,6 +45,8 @@ class LevelError:
         Root mean square of the standard errors of the level's nodes, after all levels were made
         consistent (and before any is kept from being negative): 0 if all are exact, inf if some
         are only known together with others.
+    query : tuple of str, or None
+        The measured marginal, where nodes have tables; the errors are then those of its cells.
     """
 
     level: int
@@ -53,6 +56,7 @@ class LevelError:
     scale: Fraction | None
     noise: float | None
     std_error: float
+    query: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ class Plan:
     ----------
     ledger : Ledger
     levels : tuple of LevelError
-        One per level, the root's first.
+        One per level, the root's first; for tables one per level and query.
     """
 
     ledger: Ledger
@@ -72,28 +76,44 @@ class Plan:
     @classmethod
     def of(cls, tree: Tree, ledger: Ledger, node_variance: np.ndarray) -> Plan:
         """The errors of consistent values by level."""
+        return cls._by_query(tree, ledger, [node_variance])
+
+    @classmethod
+    def of_tables(cls, tree: Tree, ledger: Ledger, post: TableConsistency) -> Plan:
+        """The errors of the cells of each measured query, by level."""
+        queries = ledger.workload.queries
+        return cls._by_query(tree, ledger, [post.node_variance(query or ()) for query in queries])
+
+    @classmethod
+    def _by_query(cls, tree: Tree, ledger: Ledger, variances: list[np.ndarray]) -> Plan:
         depth = tree.depth
-        nodes = np.bincount(depth, minlength=tree.height + 1)[1:]
-        squares = np.bincount(depth, weights=node_variance, minlength=tree.height + 1)[1:]
+        nodes = np.bincount(depth, minlength=tree.height + 1)[1:].tolist()
+        squares = [np.bincount(depth, weights=x, minlength=tree.height + 1)[1:] for x in variances]
         lines = []
-        for line, count, square in zip(ledger.levels, nodes.tolist(), squares, strict=True):
+        for k, line in enumerate(ledger.levels):
+            level, query = divmod(k, len(variances))
             scale, noise = line.scale, None
             if scale is not None:
                 noise = math.sqrt(noise_moments(ledger.mechanism, scale)[0])
-            error = math.sqrt(square / count)
-            lines.append(LevelError(line.level, line.name, count, line.share, scale, noise, error))
+            error = math.sqrt(squares[query][level] / nodes[level])
+            lines.append(
+                LevelError(line.level, line.name, nodes[level], line.share, scale, noise, error,
+                           line.query)
+            )  # fmt: skip
         return cls(ledger, tuple(lines))
 
     @property
     def std_error(self) -> np.ndarray:
-        """Root mean square error of each level, the root's first."""
+        """Root mean square error of each line, the root's first."""
         return np.array([line.std_error for line in self.levels])
 
     def __str__(self) -> str:
-        rows = [("level", "nodes", "share", "noise", "std error")]
+        named = () if self.ledger.axes is None else ("query",)
+        rows = [("level", *named, "nodes", "share", "noise", "std error")]
         rows += [
             (
                 str(x.level) if x.name is None else f"{x.level} {x.name}",
+                *(() if x.query is None else (query_name(x.query),)),
                 f"{x.nodes:,}",
                 short(x.share),
                 "-" if x.noise is None else f"{x.noise:.4g}",
@@ -102,7 +122,9 @@ class Plan:
             for x in self.levels
         ]
         spent = f"{self.ledger.measure} = {short(self.ledger.total, up=True)}"
-        return "\n".join([f"Expected error by level, {spent}", *table(rows)])
+        by = "by level and query" if named else "by level"
+        right = [k > len(named) for k in range(len(rows[0]))]
+        return "\n".join([f"Expected error {by}, {spent}", *table(rows, right=right)])
 
     __repr__ = __str__
 
