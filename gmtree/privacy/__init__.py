@@ -57,6 +57,7 @@ worst_case      the largest loss of any person on a tree
 allocation      a budget divided among the levels of a tree
 ledger          what one release promises, line by line
 account         a budget for several releases, in a file
+people          how many records of a person count
 measuring       true counts into noisy ones: the only place that sees true counts
 sampling        exact discrete noise
 release         everything that is computed from noisy counts

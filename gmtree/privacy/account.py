@@ -101,6 +101,7 @@ class State:
 
     @property
     def spent(self) -> Fraction:
+        """The sum of all charges."""
         return sum((entry.charged for entry in self.entries), Fraction(0))
 
     @property

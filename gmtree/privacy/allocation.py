@@ -45,8 +45,8 @@ class Allocation(NamedTuple):
     Attributes
     ----------
     scales : tuple of Fraction or None
-        One per line of the ledger, the root's first: scale or sigma of the noise of each node that is not
-        exact; None where the level is not measured.
+        One per line of the ledger, the root's first: scale or sigma of the noise of each count
+        that is not exact; None where the level is not measured.
     exact : array of bool, or None
         Marks by node what is published exactly, the invariants and what follows from them; None
         if there are none.
@@ -89,8 +89,8 @@ def allocate(
     rho : int, Fraction, str or float
         Budget of zero-concentrated differential privacy; give this or `epsilon`, not both.
     delta : number, optional
-        With `epsilon`, a target: the largest rho is chosen that implies (epsilon, delta)-differential
-        privacy (:func:`zcdp_rho`), and the ledger shows both.
+        With `epsilon`, a target: the largest rho is chosen that implies
+        (epsilon, delta)-differential privacy (:func:`zcdp_rho`), and the ledger shows both.
     level_shares : sequence of numbers, optional
         Relative shares of the levels, one per depth, the root's first; only their ratios matter.
         A level with share 0 is not measured. Default: all equal.
@@ -251,8 +251,8 @@ def loss_in(tree: Tree, allocation: Allocation, measure: str) -> Fraction | None
     """What a release loses in either measure; None in epsilon for Gaussian noise.
 
     In its own measure that is the total of its ledger, in the other it follows from the scales:
-    Laplace noise of scale b loses 1 / b in epsilon and at most 1 / (2 b^2) in rho. A loss of epsilon
-    is one of at most epsilon^2 / 2 in rho, and of at most epsilon.
+    Laplace noise of scale b loses 1 / b in epsilon and at most 1 / (2 b^2) in rho. Any loss of
+    epsilon is one of at most epsilon^2 / 2, and of at most epsilon, in rho.
     """
     _, exact, ledger = allocation
     if measure == ledger.measure:

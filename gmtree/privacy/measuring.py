@@ -80,7 +80,7 @@ def measure_tables(
         unmeasured = np.array([scale is None for scale in scales[query]])
         if unmeasured.any():
             table[unmeasured[tree.depth - 1]] = 0
-        if cells == 1 and exact is not None:
+        if cells == 1 and exact is not None and totals is not None:
             table[exact, 0] = totals
         found[query] = table
     charge()

@@ -1,4 +1,4 @@
-"""Labels of nodes as arrays of plain types, for files and for fingerprints of trees."""
+"""Labels of nodes as arrays of plain types, for files; fingerprints of trees and other hashes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fingerprint(tree: Tree) -> str:
     digest = hashlib.sha256(b"gmtree tree 1")
     names = None if tree.level_names is None else [str(name) for name in tree.level_names]
     digest.update(json.dumps([tree.n, names]).encode())
-    digest.update(tree.parent.astype("<i8"))
+    digest.update(tree.parent.astype("<i8").data)
     if tree.labels is not None:
         try:
             plain, how = pack_labels(tree.labels)
@@ -36,7 +36,7 @@ def fingerprint(tree: Tree) -> str:
             # Labels that no file could hold, such as dates.
             plain, how = np.array([repr(x) for x in tree.labels.tolist()]), {"kind": "text"}
         digest.update(json.dumps([how, plain.shape], sort_keys=True).encode())
-        digest.update(np.ascontiguousarray(plain).view(np.uint8))
+        digest.update(np.ascontiguousarray(plain).view(np.uint8).data)
     return digest.hexdigest()
 
 
@@ -67,6 +67,7 @@ def pack_labels(labels: np.ndarray) -> tuple[np.ndarray, dict[str, str]]:
 
 
 def unpack_labels(plain: np.ndarray, how: Mapping[str, str]) -> np.ndarray:
+    """The labels that :func:`pack_labels` packed."""
     if how["kind"] == "plain":
         return plain.astype(plain.dtype.newbyteorder("="), copy=False)
     labels = np.empty(plain.shape, dtype=object)
@@ -96,4 +97,13 @@ def _from_json(x: Any) -> Any:
 
 
 def fit_int64(listed: list[Any]) -> bool:
+    """Whether all whole numbers of a list have at most 64 bits."""
     return all(x is None or -(2**63) <= x < 2**63 for x in listed)
+
+
+def splitmix(x: np.ndarray) -> np.ndarray:
+    """64-bit numbers scattered (the finaliser of splitmix64)."""
+    x = x + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))

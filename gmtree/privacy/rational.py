@@ -65,7 +65,7 @@ def positive(argument: str, x: Any) -> Fraction:
 
 
 def stored_fraction(text: Any) -> Fraction:
-    """An amount in a file, as `str` writes a fraction, and no longer than an account can make it."""
+    """An amount in a file, as `str` writes a fraction, and not too long."""
     # No powers of ten: "1e999999999" would be computed for hours.
     if not isinstance(text, str) or not _STORED_FRACTION.fullmatch(text):
         shown = text[:20] if isinstance(text, str) else text

@@ -452,7 +452,8 @@ def whole_options(tree: Tree, ledger: Ledger, nonnegative: Any, integer: Any) ->
         if not isinstance(value, (bool, np.bool_)):
             check.fail_type(name, f"must be True or False, not {value!r}.")
     largest = max(scale for scale in ledger.scales if scale is not None)
-    if integer and _REACH * largest * tree.n > largest_sum(tree):
+    counts = tree.n * ledger.workload.table_cells
+    if integer and _REACH * largest * counts > largest_sum(tree):
         # Known beforehand, so that rounding never fails on account of what was drawn.
         check.fail("integer", f"must be False with noise as large as {float(largest):.3g}.")
     return bool(nonnegative), bool(integer)
