@@ -121,6 +121,7 @@ from gmtree.privacy.ledger import Ledger, LevelAccount
 from gmtree.privacy.planning import LevelError, Plan, optimal_shares, plan
 from gmtree.privacy.release import Release, release
 from gmtree.privacy.sampling.noise import discrete_gaussian, discrete_laplace
+from gmtree.privacy.storage import load_ledger
 from gmtree.privacy.tables import TableRelease, release_tables
 
 __all__ = [
@@ -139,6 +140,7 @@ __all__ = [
     "allocate",
     "discrete_gaussian",
     "discrete_laplace",
+    "load_ledger",
     "optimal_shares",
     "plan",
     "privacy_loss",

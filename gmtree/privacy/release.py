@@ -417,6 +417,15 @@ class Release:
 
         storage.save(self, path)
 
+    def save_ledger(self, path: str | PathLike[str]) -> None:
+        """Write ledger and provenance as JSON, to lie beside a table that you write yourself.
+
+        :func:`gmtree.privacy.load_ledger` reads it.
+        """
+        from gmtree.privacy import storage
+
+        storage.save_ledger(self, path)
+
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Release:
         """Read a release that :meth:`save` wrote.

@@ -1,4 +1,4 @@
-"""Releases on disk: ``.npz`` and ``.parquet``.
+"""Releases on disk: ``.npz`` and ``.parquet``, and ledgers beside other files.
 
 Both hold the arrays ``parent``, ``noisy``, ``exact`` and ``labels`` (the last two where there are
 any) and a text in JSON: what the file is, the ledger, the options, and a SHA-256 checksum of all
@@ -33,6 +33,7 @@ from gmtree.tree.core import _rebuild
 
 FORMAT = "gmtree release 1"
 TABLES_FORMAT = "gmtree table release 1"
+LEDGER_FORMAT = "gmtree release ledger 1"
 _ARRAYS = ("parent", "noisy", "exact", "labels")
 # What they are called among the columns of a Parquet file.
 _COLUMNS = {"parent": "parent", "noisy": "noisy", "exact": "exact", "labels": "stored_label"}
@@ -61,30 +62,79 @@ Parts = tuple[Tree, Any, Ledger, np.ndarray | None, bool, bool, dict[str, Any] |
 
 
 def save(release: Any, path: str | os.PathLike[str]) -> None:
-    """Write what :func:`load` reads."""
+    """Write what :func:`load` reads, or for tables :func:`load_tables`."""
     target = check.path("path", path)
-    write = _for_suffix(target, _write_npz, _write_parquet)
-    arrays, header = _pack(release, FORMAT)
-    arrays["noisy"] = portable(release.noisy)
-    _finish(target, write, arrays, header, release)
-
-
-def save_tables(release: Any, path: str | os.PathLike[str]) -> None:
-    """Write what :func:`load_tables` reads: the table of query k is the array ``noisy_k``."""
-    target = check.path("path", path)
-    write = _for_suffix(target, _write_npz)
-    arrays, header = _pack(release, TABLES_FORMAT)
-    for k, query in enumerate(release.queries):
-        arrays[f"noisy_{k}"] = portable(release.noisy[query])
-    _finish(target, write, arrays, header, release)
-
-
-def _finish(
-    path: Path, write: Callable, arrays: Arrays, header: dict[str, Any], release: Any
-) -> None:
+    kinds = (_write_npz,) if _is_tables(release) else (_write_npz, _write_parquet)
+    write = _for_suffix(target, *kinds)
+    arrays, header = _pack(release)
     header["checksum"] = _checksum(arrays, header)
-    with replacing(path) as stream:
+    with replacing(target) as stream:
         write(stream, arrays, header, release)
+
+
+def _is_tables(release: Any) -> bool:
+    return release.ledger.axes is not None
+
+
+def save_ledger(release: Any, path: str | os.PathLike[str], table: Path | None = None) -> None:
+    """Write the ledger and the provenance of a release as JSON, to lie beside a table of it.
+
+    With `table`, the name and the SHA-256 of that file are noted, too.
+    """
+    target = check.path("path", path)
+    data: dict[str, Any] = {
+        "format": LEDGER_FORMAT,
+        "ledger": release.ledger.to_dict(),
+        "provenance": release.provenance,
+        "table": None,
+    }
+    if table is not None:
+        digest = hashlib.sha256()
+        with table.open("rb") as written:
+            while part := written.read(1 << 20):
+                digest.update(part)
+        data["table"] = {"file": table.name, "sha256": digest.hexdigest()}
+    data["checksum"] = _checksum({}, data)
+    with replacing(target) as stream:
+        stream.write(json.dumps(data, indent=1).encode())
+
+
+def load_ledger(path: str | os.PathLike[str]) -> Ledger:
+    """Read the ledger that lies beside a table of a release.
+
+    :meth:`gmtree.Release.save_ledger` writes it, and so does ``gmtree release`` beside a CSV file.
+    Any other file is a ValueError.
+
+    Examples
+    --------
+    >>> import gmtree as gm, tempfile, os
+    >>> from gmtree import privacy
+    >>> r = gm.release(gm.shapes.star(3), [300, 400], epsilon=1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "table.csv.ledger.json")
+    ...     r.save_ledger(path)
+    ...     privacy.load_ledger(path) == r.ledger
+    True
+    """
+    return read_ledger(path)[0]
+
+
+def read_ledger(path: str | os.PathLike[str]) -> tuple[Ledger, dict[str, Any]]:
+    """The ledger that :func:`save_ledger` wrote, and all that is in the file."""
+    target = check.path("path", path)
+    with target.open("rb") as stream:
+        text = stream.read()
+    try:
+        data = _mapping(json.loads(text))
+        known = data.get("format") == LEDGER_FORMAT and data.get("checksum") == _checksum({}, data)
+        if not known:
+            raise ValueError("it has another format, or is damaged")
+        for name in ("provenance", "table"):
+            if not isinstance(data[name], (dict, type(None))):
+                raise ValueError(f"its {name!r} is no mapping")
+        return Ledger.from_dict(data["ledger"]), data
+    except (*_UNREADABLE, RecursionError) as error:
+        raise ValueError(f"Argument 'path' must be the ledger of a release; {error}.") from None
 
 
 @contextmanager
@@ -109,6 +159,15 @@ def load_tables(path: str | os.PathLike[str]) -> Parts:
     """The parts a TableRelease is made of; a ValueError for any other file."""
     target = check.path("path", path)
     return _load(target, _for_suffix(target, _read_npz), TABLES_FORMAT, _noisy_tables)
+
+
+def is_of_tables(path: str | os.PathLike[str]) -> bool:
+    """Whether a file says of itself that it is a release of tables."""
+    target = check.path("path", path)
+    if target.suffix.lower() != ".npz":
+        return False
+    with target.open("rb") as stream:
+        return _read_npz(stream)[1].get("format") == TABLES_FORMAT
 
 
 def _load(path: Path, read: Callable, form: str, noisy: Callable) -> Parts:
@@ -154,10 +213,15 @@ def _checksum(arrays: Arrays, header: Mapping[str, Any]) -> str:
 # --------------------------------------------------------------------------- parts
 
 
-def _pack(release: Any, form: str) -> tuple[Arrays, dict[str, Any]]:
-    """All but the noisy counts."""
-    tree = release.tree
+def _pack(release: Any) -> tuple[Arrays, dict[str, Any]]:
+    """Arrays and header; the table of query k is the array ``noisy_k``."""
+    tree, form = release.tree, TABLES_FORMAT if _is_tables(release) else FORMAT
     arrays = {"parent": portable(tree.parent)}
+    if _is_tables(release):
+        tables = release.noisy.values()
+        arrays |= {f"noisy_{k}": portable(table) for k, table in enumerate(tables)}
+    else:
+        arrays["noisy"] = portable(release.noisy)
     header: dict[str, Any] = {
         "format": form,
         "gmtree": __version__,
