@@ -92,9 +92,9 @@ def zcdp_rho(epsilon: Any, delta: Any) -> Fraction:
     def is_safe(rho: float) -> bool:
         return Fraction(zcdp_epsilon(rho, d)) <= e
 
-    low, high = 1e-300, max(1e-290, min(2.0**1000, 1.001 * float(e)))
-    if is_safe(high):
-        return Fraction(high)
+    low, high = 1e-300, 1.0
+    while high < 1e300 and is_safe(high):
+        low, high = high, 2 * high
     if not is_safe(low):
         check.fail("epsilon", f"must be larger: no rho implies {epsilon} with delta = {delta}.")
     for _ in range(_MOST_STEPS):

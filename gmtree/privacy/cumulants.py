@@ -13,6 +13,8 @@ from gmtree.tree import Tree
 # A variance of 0 would say that there is no noise. Noise of a variance below this one is 0 but
 # for a chance of less than 2^-300.
 SMALLEST_VARIANCE = 1e-100
+# The same for cells, so that the mean of many measurements is still above it.
+_SMALLEST_OF_CELLS = 1e-90
 # From here on the discrete Gaussian differs from the continuous one by less than rounding.
 _SMOOTH_SIGMA = 3.0
 
@@ -82,7 +84,9 @@ def query_variances(
     for k, query in enumerate(workload.queries):
         scales = ledger.scales[k :: len(workload.queries)]
         by_level = [
-            np.inf if scale is None else noise_moments(ledger.mechanism, scale)[0]
+            np.inf
+            if scale is None
+            else max(noise_moments(ledger.mechanism, scale)[0], _SMALLEST_OF_CELLS)
             for scale in scales
         ]
         variance = np.array(by_level)[tree.depth - 1]

@@ -286,7 +286,8 @@ def _read(data: Mapping[str, Any]) -> Ledger:
 def _axes(listed: Any) -> tuple[tuple[str, int], ...] | None:
     if listed is None:
         return None
-    axes = {_text(name): check.count("axes", size, least=1) for name, size in _list(listed)}
+    pairs = [_pair(item) for item in _list(listed)]
+    axes = {_text(name): check.count("axes", size, least=1) for name, size in pairs}
     if len(axes) != len(listed):
         check.fail("data", "must have each axis once.")
     return tuple(axes.items())
@@ -295,7 +296,7 @@ def _axes(listed: Any) -> tuple[tuple[str, int], ...] | None:
 def _target(listed: Any) -> tuple[Fraction, Fraction] | None:
     if listed is None:
         return None
-    epsilon, delta = map(stored_fraction, _list(listed))
+    epsilon, delta = map(stored_fraction, _pair(listed))
     return epsilon, proper_delta(delta)
 
 
@@ -342,6 +343,10 @@ def _text(x: Any) -> str:
 
 def _list(x: Any) -> Sequence[Any]:
     return x if isinstance(x, (list, tuple)) else _refuse(x, "a list")
+
+
+def _pair(x: Any) -> Sequence[Any]:
+    return x if len(_list(x)) == 2 else _refuse(x, "a pair")
 
 
 def _refuse(x: Any, what: str) -> NoReturn:
