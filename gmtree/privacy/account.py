@@ -454,7 +454,9 @@ def _plain(x: Any) -> Any:
 
 
 def _from_dict(data: Mapping[str, Any]) -> State:
-    target = data["target"]
+    target, entries = data["target"], data["entries"]
+    if not isinstance(entries, list):
+        raise ValueError("its entries are no list")
     if target is not None:
         epsilon, delta = map(stored_fraction, target)
         target = epsilon, proper_delta(delta)
@@ -463,7 +465,7 @@ def _from_dict(data: Mapping[str, Any]) -> State:
         budget=positive("budget", stored_fraction(data["budget"])),
         target=target,
         neighbors=one_of("neighbors", data["neighbors"], NEIGHBORS),
-        entries=tuple(_entry(k, x) for k, x in enumerate(data["entries"], start=1)),
+        entries=tuple(_entry(k, x) for k, x in enumerate(entries, start=1)),
     )
     if target is not None and state.measure != "rho":
         raise ValueError("a target belongs to a budget in rho")
