@@ -105,6 +105,7 @@ _PUBLIC = {
     "privacy": (),
     "privacy.planning": ("optimal_shares", "plan"),
     "privacy.release": ("Release", "release"),
+    "privacy.tables": ("TableRelease", "release_tables"),
     "qr": ("householder", "lo_qr"),
     "queries": (),
     "shapes": (),
@@ -149,6 +150,8 @@ if _TYPE_CHECKING:
     from gmtree.privacy.planning import plan as plan
     from gmtree.privacy.release import Release as Release
     from gmtree.privacy.release import release as release
+    from gmtree.privacy.tables import TableRelease as TableRelease
+    from gmtree.privacy.tables import release_tables as release_tables
     from gmtree.qr import householder as householder
     from gmtree.qr import lo_qr as lo_qr
     from gmtree.tree import Tree as Tree

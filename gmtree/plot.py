@@ -88,7 +88,8 @@ def error_by_level(source: Any, *, unit: str = "records", ax: Any = None) -> Axe
 
     Parameters
     ----------
-    source : Plan or Release
+    source : Plan, Release or TableRelease
+        For tables, a line for each query: the errors of its cells.
     unit : str
         What is counted.
     ax : matplotlib Axes, optional
@@ -105,16 +106,21 @@ def error_by_level(source: Any, *, unit: str = "records", ax: Any = None) -> Axe
     if not hasattr(plan, "levels") or not hasattr(plan, "std_error"):
         check.fail_type("source", f"must be a Plan or a Release, not {type(source).__name__}.")
     ax = _axes(ax, (6.4, 4.2))
-    place = np.arange(len(plan.levels))
-    noise = np.array([np.nan if x.noise is None else x.noise for x in plan.levels])
-    error = plan.std_error
-    ax.plot(place, noise, "o--", color="0.6", label="noise of one measurement")
-    ax.plot(place, np.where(np.isfinite(error), error, np.nan), "o-", label="consistent estimate")
-    names = [f"{x.name or ('root' if x.level == 1 else x.level)}\n{x.nodes:,}" for x in plan.levels]
+    top, queries = 0.0, list(dict.fromkeys(x.query for x in plan.levels))
+    for k, query in enumerate(queries):
+        lines = [x for x in plan.levels if x.query == query]
+        place = np.arange(len(lines))
+        noise = np.array([np.nan if x.noise is None else x.noise for x in lines])
+        error = np.array([x.std_error if np.isfinite(x.std_error) else np.nan for x in lines])
+        first = "noise of one measurement" if k == 0 else None
+        own = "consistent estimate" if query is None else " x ".join(query) or "total"
+        ax.plot(place, noise, "o--", color="0.6", label=first)
+        ax.plot(place, error, "o-", label=own)
+        top = max(top, np.nanmax([*noise, *error, 0.0]))
+    names = [f"{x.name or ('root' if x.level == 1 else x.level)}\n{x.nodes:,}" for x in lines]
     ax.set_xticks(place, names)
     ax.set_xlabel("level and number of nodes, from the root down")
     ax.set_ylabel(f"standard error ({unit})")
-    top = np.nanmax(np.append(noise, error[np.isfinite(error)]))
     ax.set_ylim(0, 1.3 * top if top > 0 else 1)  # room for the legend
     ax.margins(x=0.08)
     ax.grid(axis="y", alpha=0.3)

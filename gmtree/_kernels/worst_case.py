@@ -14,32 +14,40 @@ ZERO = np.uint64(0)
 
 
 @kernel
-def worst_paths(parent, order, n_inner, level, loss, exact, stop_at_exact, best, second):
-    """(path, pair): the largest losses of one path from the root, and of two paths that part.
+def worst_paths(
+    parent, order, n_inner, level, loss, beside_exact, shared, exact, stop_at_exact, best, second
+):  # fmt: skip
+    """(path, pair): the largest losses of one path from the root, and of a record that moves.
 
     ``down_i = loss_i + max down_c`` is the largest loss on a path from i to a leaf below it, where
-    loss_i is ``loss[level[i]]`` and 0 at exact nodes. Where two paths part below i, the nodes on
-    one of them only lose the two largest ``down_c`` together. With `stop_at_exact`, paths may not
-    meet an exact node (below where they part). `best` and `second` have a place for each inner
-    position and start at -1. A result is -1 where there is no such path or pair.
+    loss_i is ``loss[level[i]]``, and ``beside_exact[level[i]]`` where the total is exact. Where two
+    paths part below i, the nodes on one of them only lose the two largest ``down_c`` together, and
+    the nodes above, down to i, lose ``shared[level[i]]``; so they do where a record stays in leaf i
+    and changes its cell. With `stop_at_exact`, paths may not meet an exact node (below where they
+    part). `best` and `second` have a place for each inner position and start at -1. `path` is -1
+    where there is no such path.
     """
     path = np.int64(-1)
-    pair = np.int64(-1)
+    pair = np.int64(0)
     r = np.uint64(parent.size)
     while r > ZERO:
         r -= ONE
         i = at(order, r)
+        here = np.uint64(level[i])
         down = np.int64(0)
         if r < np.uint64(n_inner):
             down = best[r]
             if second[r] >= 0:
-                pair = max(pair, best[r] + second[r])
-        free = exact is not None and exact[i]
-        if free:
+                pair = max(pair, best[r] + second[r] + shared[here])
+        else:
+            pair = max(pair, shared[here])
+        if exact is not None and exact[i]:
             if stop_at_exact:
                 down = np.int64(-1)
+            elif down >= 0:
+                down += beside_exact[here]
         elif down >= 0:
-            down += loss[np.uint64(level[i])]
+            down += loss[here]
         if r == ZERO:
             path = down
         elif down >= 0:

@@ -16,6 +16,7 @@ from gmtree._version import __version__
 SUBCOMMANDS = (
     "gmtree.cli.demo",
     "gmtree.cli.release",
+    "gmtree.cli.account",
     "gmtree.cli.consistent",
     "gmtree.cli.info",
     "gmtree.cli.warm",

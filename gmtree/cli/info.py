@@ -24,8 +24,8 @@ def add_parser(subparsers: Any) -> None:
         "file",
         type=Path,
         metavar="FILE",
-        help="release (.npz, .parquet), table (.csv, .csv.gz, .parquet; '-' for standard input) "
-        "or Newick (.nwk)",
+        help="release (.npz, .parquet), its ledger (.ledger.json), table (.csv, .csv.gz, .parquet; "
+        "'-' for standard input) or Newick (.nwk)",
     )
     parser.add_argument(
         "--levels", metavar="A,B,...", help="columns of a table that make a tree, coarse to fine"
@@ -43,6 +43,8 @@ def run(args: argparse.Namespace) -> int:
         from gmtree.tree import Tree
 
         print(_describe_newick(Tree.from_newick(args.file)))
+    elif args.file.name.lower().endswith(".json"):
+        print(_describe_ledger(args.file))
     elif args.levels is not None:
         print(_describe_tree(_tree(args.file, level_names(args.levels))))
     elif _is_release(args.file):
@@ -66,15 +68,54 @@ def _is_release(path: Path) -> bool:
 
 
 def _describe_release(path: Path) -> str:
+    """The errors and the ledger of a saved release, plain or of tables, and where it comes from."""
     from gmtree.privacy.release import Release
+    from gmtree.privacy.storage import is_of_tables
+    from gmtree.privacy.tables import TableRelease
 
+    if is_of_tables(path):
+        tables = TableRelease.load(path)
+        parts = [repr(tables), str(tables.plan), str(tables.ledger), _origin(tables.provenance)]
+        return "\n\n".join(parts).rstrip()
     made = Release.load(path)
     depth = made.tree.depth
     variance = np.bincount(depth, weights=made.std_error**2)[1:] / np.bincount(depth)[1:]
     errors = [f"  level {k}: {error:.3g}" for k, error in enumerate(np.sqrt(variance), start=1)]
     return "\n".join(
-        [repr(made), "", "Standard error by level:", *errors, "", str(made.ledger)],
-    )
+        [
+            repr(made),
+            "",
+            "Standard error by level:",
+            *errors,
+            "",
+            str(made.ledger),
+            "",
+            _origin(made.provenance),
+        ],
+    ).rstrip()
+
+
+def _describe_ledger(path: Path) -> str:
+    from gmtree.privacy.storage import read_ledger
+
+    ledger, data = read_ledger(path)
+    return f"{ledger}\n\n{_origin(data['provenance'])}".rstrip()
+
+
+def _origin(provenance: dict[str, Any] | None) -> str:
+    """When and by what a release was made, in words."""
+    if provenance is None:
+        return ""
+    versions = ", ".join(f"{name} {number}" for name, number in provenance["versions"].items())
+    lines = [f"Made at {provenance['time']} by {provenance['function']} of {versions}"]
+    lines.append(f"  tree {provenance.get('tree')}")
+    if provenance["account"] is not None:
+        drawn = provenance["account"]
+        lines.append(
+            f"  entry {drawn.get('entry')} of the account {drawn.get('file')}: "
+            f"{drawn.get('measure')} {drawn.get('charged')}"
+        )
+    return "\n".join(lines)
 
 
 def _describe_newick(tree: Any) -> str:

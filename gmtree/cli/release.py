@@ -52,7 +52,9 @@ def add_parser(subparsers: Any) -> None:
     budget.add_argument("--epsilon", help="budget of pure differential privacy, such as 0.1 or 1/3")
     budget.add_argument("--rho", help="budget of zero-concentrated differential privacy")
     p.add_argument(
-        "--delta", help="with --rho: also print the epsilon for this delta (above 0, below 1)"
+        "--delta",
+        help="with --epsilon: choose rho so that both hold (above 0, below 1); with --rho: also "
+        "print the epsilon for this delta",
     )
     p.add_argument(
         "--shares",
@@ -66,8 +68,23 @@ def add_parser(subparsers: Any) -> None:
         help="what is protected: that records are there, or which leaf they are in",
     )  # fmt: skip
     p.add_argument(
-        "--max-contributions", metavar="K", type=int, default=1, help="most records of one person"
+        "--max-contributions", metavar="K", type=int, help="most records of one person (default: 1)"
     )
+    p.add_argument(
+        "--max-per-leaf", metavar="K", type=int, help="most records of one person in one leaf"
+    )
+    p.add_argument(
+        "--max-leaves", metavar="K", type=int,
+        help="with --person: most leaves with records of one person",
+    )  # fmt: skip
+    p.add_argument(
+        "--person", metavar="COLUMN",
+        help="whose record a row is: these bounds are then enforced, by leaving out records",
+    )  # fmt: skip
+    p.add_argument(
+        "--account", metavar="FILE", type=Path,
+        help="charge this privacy account first, and refuse what exceeds it (see gmtree account)",
+    )  # fmt: skip
     p.add_argument(
         "--max-count", metavar="N", type=int, help="public bound at which counts are cut off"
     )
@@ -98,6 +115,7 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Read, release, write, and tell what was spent; the exit status."""
     from gmtree.privacy.measuring import forget_locals
+    from gmtree.privacy.storage import save_ledger
 
     outer = sys.exc_info()[1]
     ending = _check_options(args)
@@ -107,6 +125,8 @@ def run(args: argparse.Namespace) -> int:
         made = _release(args)
         if ending in (".csv", ".csv.gz"):
             _write_csv(made, args.output, args.confidence)
+            if args.output != files.STANDARD:
+                save_ledger(made, ledger_path(args.output), args.output)
         else:
             made.save(args.output)
     except ImportError as error:
@@ -120,6 +140,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def ledger_path(table: Path) -> Path:
+    """Where the ledger of a CSV file lies: beside it."""
+    return table.with_name(f"{table.name}.ledger.json")
+
+
 def _describe(made: Any, args: argparse.Namespace) -> str:
     """What was released, its errors by level and its ledger, in words."""
     tree, ledger = made.tree, made.ledger
@@ -129,7 +154,7 @@ def _describe(made: Any, args: argparse.Namespace) -> str:
             "Errors are those of the column 'estimate'. Of the column 'value', which is never "
             "negative, gmtree.Release.bootstrap estimates them."
         )
-    if args.delta is not None:
+    if args.delta is not None and args.rho is not None:
         epsilon = short(Fraction(ledger.epsilon(args.delta)), up=True)
         parts.append(f"Implies epsilon = {epsilon} with delta = {args.delta}.")
     return "\n\n".join(map(str, parts))
@@ -137,8 +162,10 @@ def _describe(made: Any, args: argparse.Namespace) -> str:
 
 def _check_options(args: argparse.Namespace) -> str:
     """Refuse what can be seen to be wrong before any data are read; the kind of OUT."""
+    from gmtree.privacy.account import Account
     from gmtree.privacy.conversion import proper_delta
     from gmtree.privacy.intervals import confidence
+    from gmtree.privacy.people import bounds_of
     from gmtree.privacy.storage import need_pyarrow
 
     ending = files.kind("OUT", args.output, (*files.TABLES, ".npz"))
@@ -154,8 +181,17 @@ def _check_options(args: argparse.Namespace) -> str:
     confidence("confidence", args.confidence)
     if args.delta is not None:
         proper_delta(args.delta)
-        if args.rho is None:
-            raise ValueError("--delta goes with --rho: a budget in --epsilon has a delta of 0.")
+    if args.person is not None and args.count is not None:
+        raise ValueError("--person goes without --count: a row must be one record.")
+    bounds_of(
+        args.person is not None,
+        args.max_contributions,
+        args.max_leaves,
+        args.max_per_leaf,
+        args.neighbors,
+    )
+    if args.account is not None:
+        Account(path=args.account)
     if args.tree is None and not args.leaves_are_public:
         raise ValueError(_WHICH_LEAVES)
     if args.ignore_unknown and args.tree is None:
@@ -171,14 +207,21 @@ def _check_options(args: argparse.Namespace) -> str:
 
 def _release(args: argparse.Namespace) -> Any:
     """The release that the options ask for."""
-    from gmtree.privacy import LEAVES_FROM_RECORDS, optimal_shares, release
+    from gmtree.privacy import LEAVES_FROM_RECORDS, Account, optimal_shares, release
+    from gmtree.privacy.budget import Enforced
+    from gmtree.privacy.people import bounds_of
 
-    tree, counts = _tree_and_counts(args, level_names(args.levels))
+    is_enforced = args.person is not None
+    bounds = bounds_of(
+        is_enforced, args.max_contributions, args.max_leaves, args.max_per_leaf, args.neighbors
+    )
+    tree, counts = _tree_and_counts(args, level_names(args.levels), bounds)
     options = {
         "epsilon": args.epsilon,
         "rho": args.rho,
+        "delta": None if args.rho is not None else args.delta,
         "neighbors": args.neighbors,
-        "max_contributions": args.max_contributions,
+        "max_contributions": Enforced(bounds.records) if is_enforced else bounds.records,
         "invariants": [name.strip() for name in args.invariants.split(",") if name.strip()],
     }
     with Progress(2, "choosing shares") as progress:
@@ -192,6 +235,8 @@ def _release(args: argparse.Namespace) -> Any:
             counts,
             level_shares=shares,
             max_count=args.max_count,
+            max_per_leaf=None if args.max_per_leaf is None else bounds.per_leaf,
+            account=None if args.account is None else Account(path=args.account),
             outside=[LEAVES_FROM_RECORDS] if args.tree is None else [],
             nonnegative=args.nonnegative,
             integer=args.integer,
@@ -217,27 +262,58 @@ def may_write(path: Path, force: bool) -> bool:
 # --------------------------------------------------------------------------- input
 
 
-def _tree_and_counts(args: argparse.Namespace, levels: list[str]) -> tuple[Any, np.ndarray]:
+def _tree_and_counts(
+    args: argparse.Namespace, levels: list[str], bounds: Any
+) -> tuple[Any, np.ndarray]:
     """The tree, and counts in the order of its leaves."""
     from gmtree.tree import Tree
 
-    if args.tree is None:
-        totals = _add_up(args.file, levels, args.count, None, False)
-        # In an order that does not depend on that of the rows.
-        paths = sorted(totals)
-    else:
-        paths = list(dict.fromkeys(path for path, _ in Rows(args.tree, levels, None)))
-        if not paths:
+    known = None
+    if args.tree is not None:
+        known = dict.fromkeys((path for path, _ in Rows(args.tree, levels, None)), 0)
+        if not known:
             raise ValueError(f"{files.shown(args.tree)} has no rows.")
-        totals = _add_up(
-            args.file, levels, args.count, dict.fromkeys(paths, 0), args.ignore_unknown
-        )
+    if args.person is None:
+        totals = _add_up(args.file, levels, args.count, known, args.ignore_unknown)
+    else:
+        totals = _add_up_people(args, levels, known, bounds)
+    # Leaves that occur come in an order that does not depend on that of the rows.
+    paths = sorted(totals) if args.tree is None else list(totals)
     if not paths:
         raise ValueError(f"{files.shown(args.file)} has no rows.")
     columns = dict(zip(levels, zip(*paths, strict=True), strict=True))
     tree = Tree.from_levels(columns, levels=levels)
     # Leaves are in the order of the rows. Python's whole numbers have no bound; the release has.
     return tree, np.array([totals[path] for path in paths], dtype=object)
+
+
+def _add_up_people(
+    args: argparse.Namespace, levels: list[str], known: dict[Leaf, int] | None, bounds: Any
+) -> dict[Leaf, int]:
+    """Records by leaf, of which no more count of one person than `bounds` say."""
+    from gmtree.privacy.people import hash_labels, kept_records
+
+    if args.person in levels:
+        raise ValueError(f"--person must not be one of --levels; {args.person!r} is.")
+    read = Rows(args.file, [*levels, args.person], None)
+    leaves: list[Leaf] = []
+    people: dict[str, int] = {}
+    whose: list[int] = []
+    for (*path, person), _ in read:
+        leaf = tuple(path)
+        if known is not None and leaf not in known:
+            if args.ignore_unknown:
+                continue
+            read.refuse_unknown()
+        leaves.append(leaf)
+        whose.append(people.setdefault(person, len(people)))
+    totals = dict.fromkeys(sorted(set(leaves)), 0) if known is None else known
+    number = {leaf: k for k, leaf in enumerate(totals)}
+    place = np.array([number[leaf] for leaf in leaves], np.int64)
+    key = hash_labels(np.array(list(people), dtype=object))
+    stay = kept_records(place, np.array(whose, np.int64), key, bounds)
+    counts = np.bincount(place[stay], minlength=len(totals)).tolist()
+    return dict(zip(totals, counts, strict=True))
 
 
 def _add_up(
@@ -254,10 +330,7 @@ def _add_up(
         if known is not None and leaf not in known:
             if ignore_unknown:
                 continue
-            raise ValueError(
-                f"{read.place} has a leaf that --tree does not list; "
-                "--ignore-unknown leaves such rows out."
-            )
+            read.refuse_unknown()
         totals[leaf] = totals.get(leaf, 0) + number
     return totals
 

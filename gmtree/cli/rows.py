@@ -89,6 +89,13 @@ class Rows:
         for self._number, row in read():
             yield row
 
+    def refuse_unknown(self) -> NoReturn:
+        """Refuse the last row: its leaf is not in the public list."""
+        raise ValueError(
+            f"{self.place} has a leaf that --tree does not list; "
+            "--ignore-unknown leaves such rows out."
+        )
+
     def _refuse(self, column: str, rule: str) -> NoReturn:
         raise ValueError(f"{self.place}, column {column!r}: {rule}")
 

@@ -242,6 +242,12 @@ def privacy(tree: Any) -> None:
             made.range_sum(_ranges(tree)), made.range_interval(_ranges(tree))
         for objective in ("nodes", "leaves"):
             privacy.optimal_shares(tree, objective=objective, **budget)
+    tables: dict[str, Any] = {"axes": {"a": 2, "b": 2}, "queries": [(), ("a", "b")]}
+    cells = np.ones((tree.n_leaves, 2, 2), np.int64)
+    for options in ({}, {"invariants": [tree.root]}, {"neighbors": "change_one"}):
+        drawn = privacy.release_tables(tree, cells, rho=1, integer=True, **tables, **options)
+        _ = drawn.values, drawn.interval(("a",)), drawn.plan
+    privacy.optimal_shares(tree, rho=1, **tables)
 
 
 def published(tree: Any) -> None:

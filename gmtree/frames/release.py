@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from gmtree import _validate as check
-from gmtree.labels.columns import Codes, library, take_column
+from gmtree.labels.columns import Codes, encode, library, take_column
 from gmtree.labels.distinct import by_sorted_label, factorize
 from gmtree.labels.levels import from_levels, read_levels
 from gmtree.labels.locate import locate
 from gmtree.labels.table import kind_of
 from gmtree.privacy.allocation import LEAVES_FROM_RECORDS
-from gmtree.privacy.budget import sequence
+from gmtree.privacy.budget import Enforced, sequence
+from gmtree.privacy.people import bounds_of, hash_labels, kept_records
 from gmtree.privacy.release import Release, release
 from gmtree.tree import Tree
 
@@ -25,6 +26,10 @@ def release_frame(
     levels: Sequence[str],
     *,
     count: str | None = None,
+    person: str | None = None,
+    max_contributions: int | None = None,
+    max_leaves: int | None = None,
+    max_per_leaf: int | None = None,
     tree: Any = None,
     leaves_are_public: bool = False,
     ignore_unknown: bool = False,
@@ -41,6 +46,16 @@ def release_frame(
         Columns of labels, coarse to fine.
     count : str, optional
         Column of counts, whole numbers; by default every row is a record and counts one.
+    person : str, optional
+        Column that tells whose record a row is, by labels of any kind. Then the bounds below are
+        enforced, not only promised, by leaving out further records: see Notes.
+    max_contributions : int, optional
+        Most records of one person that count; 1 by default, or `max_leaves` times `max_per_leaf`.
+    max_leaves : int, optional
+        With `person`: most leaves in which records of one person count.
+    max_per_leaf : int, optional
+        Most records of one person that count in one leaf. For budgets in rho this costs less than
+        `max_contributions` alone.
     tree : frame or Tree
         All leaves that could have a count, chosen without looking at the data: a frame with a row
         for each, or a tree with these levels. Leaves that `frame` does not have count 0.
@@ -50,7 +65,8 @@ def release_frame(
     ignore_unknown : bool
         Leave out rows whose leaf is not in `tree`, rather than to refuse them.
     **options
-        Of :func:`gmtree.release`: `epsilon` or `rho`, `nonnegative`, `integer` and so on.
+        Of :func:`gmtree.release`: `epsilon` or `rho`, `account`, `nonnegative`, `integer` and so
+        on.
 
     Returns
     -------
@@ -61,6 +77,12 @@ def release_frame(
     Notes
     -----
     No message of an error tells a label or a count of `frame`.
+
+    *Whose records stay* is decided by a fixed public rule that looks at one person at a time: the
+    leaves of a person are put in the order of a hash (BLAKE2b, splitmix64) of the person's label
+    and the number of the leaf, and records are taken leaf by leaf until a bound is reached. The
+    order of rows and the records of others do not matter, and no leaf is favoured. If a bound is
+    promised only (no `person`), that is on whoever calls this, and the ledger says so.
 
     Examples
     --------
@@ -78,6 +100,12 @@ def release_frame(
     check.flag("ignore_unknown", ignore_unknown)
     coded, names, _ = read_levels((frame,), levels)
     counts = None if count is None else _counts(frame, count)
+    if person is not None and count is not None:
+        check.fail("person", "must be None where 'count' is given: a row must be one record.")
+    bounds = bounds_of(
+        person is not None, max_contributions, max_leaves, max_per_leaf, options.get("neighbors")
+    )
+    whose = None if person is None else _whose(frame, person)
     public = tree is None
     if tree is None:
         if not leaves_are_public:
@@ -103,11 +131,14 @@ def release_frame(
         columns = list(zip(names, coded, strict=True))
         node = locate(tree, "frame", columns, tell=False, ignore=ignore_unknown)
         counts = None if counts is None else counts[node >= 0]
+        whose = None if whose is None else (whose[0][node >= 0], whose[1])
         node = node[node >= 0]
         if tree.child_count[node].any():
             row = int(np.flatnonzero(tree.child_count[node])[0])
             check.fail("frame", f"must have a leaf in each row; row {row} stops above one.")
         leaf = np.searchsorted(tree.leaves, node)
+    if whose is not None:
+        leaf = leaf[kept_records(leaf, *whose, bounds)]
     if counts is None:
         total: Any = np.bincount(leaf, minlength=tree.n_leaves)
     else:
@@ -119,7 +150,22 @@ def release_frame(
     if public:
         more = sequence("outside", options.get("outside", ()), "sentences")
         options["outside"] = [*more, LEAVES_FROM_RECORDS]
+    most = bounds.records
+    options["max_contributions"] = most if person is None else Enforced(most)
+    options["max_per_leaf"] = None if max_per_leaf is None else min(bounds.per_leaf, most)
     return release(tree, total, **options)
+
+
+def _whose(frame: Any, person: str) -> tuple[np.ndarray, np.ndarray]:
+    """The number of each row's person, and a hash of each person's label."""
+    coded = encode("person", take_column("person", frame, person))
+    if coded.missing is not None:
+        row = int(np.flatnonzero(coded.missing)[0])
+        check.fail("person", f"must be known in each row; row {row} has none.")
+    number, first = factorize("person", coded.codes)
+    labels = coded.codes if coded.categories is None else coded.categories
+    rows = first if coded.categories is None else coded.codes[first]
+    return number.astype(np.int64), hash_labels(labels[rows])
 
 
 def _counts(frame: Any, count: str) -> np.ndarray:

@@ -3,7 +3,8 @@
 What is promised
 ----------------
 :func:`release` adds independent noise to the count of every measured node and computes all else
-from these noisy counts. For any two data sets that are neighbours, the noisy counts have nearly
+from these noisy counts; :func:`release_tables` does the same for several marginals of a table
+at every node. For any two data sets that are neighbours, the noisy counts have nearly
 the same distribution: any event has probabilities that differ by a factor of at most exp(epsilon)
 (budget in `epsilon`, discrete Laplace noise [1]_), or their Rényi divergence of each order alpha
 is at most alpha rho (budget in `rho`, discrete Gaussian noise unless you choose the other:
@@ -12,7 +13,7 @@ to `max_contributions` of them, added or removed, or moved to other leaves. So w
 release, whatever else they know and however they compute, learns little that depends on whether
 one person took part. What is computed from the noisy counts (consistent, non-negative, whole
 values; intervals; anything later on) costs nothing more. Two releases about the same people add
-up: whoever makes them has to add their budgets.
+up: an :class:`Account` adds their losses, and refuses what would exceed its budget.
 
 Noise is drawn with integers only and has exactly the stated distribution [3]_: floating-point
 noise would betray the counts by its last digits [4]_. The random words come from OpenSSL's
@@ -50,18 +51,22 @@ Where to read on
 ----------------
 ==============  ================================================================================
 budget          the arguments that all functions share, checked once
+workload        what is measured at a node: its total, or several queries of its table
 invariants      what is published exactly, and what follows from that
 worst_case      the largest loss of any person on a tree
 allocation      a budget divided among the levels of a tree
-ledger          the account of all this
+ledger          what one release promises, line by line
+account         a budget for several releases, in a file
+people          how many records of a person count
 measuring       true counts into noisy ones: the only place that sees true counts
 sampling        exact discrete noise
 release         everything that is computed from noisy counts
+tables          the same for tables
 intervals       confidence intervals, from the cumulants of the noise (cumulants)
 bootstrap       errors of values that are kept from being negative
 planning        errors beforehand, and shares that make them small (optimal)
 columns         a release as a table
-storage         a release on disk
+storage         a release on disk, with its provenance (packing, provenance)
 testing         seeded noise for experiments, which is not private
 ==============  ================================================================================
 
@@ -94,6 +99,7 @@ discrete Laplace noise; budget 1/2
 <BLANKLINE>
 Assumes:
   - Neighbouring data differ by one record of one person, added or removed.
+  - Nobody has more records: promised, not checked.
   - A record is counted at one leaf and at all nodes above it.
   - Counts of leaves are cut off at 93,824,992,236,885; stated errors do not include what that
     takes away.
@@ -106,33 +112,42 @@ Outside the guarantee:
 """
 
 from gmtree.privacy import testing
+from gmtree.privacy.account import Account, Entry
 from gmtree.privacy.allocation import LEAVES_FROM_RECORDS, Allocation, allocate, privacy_loss
 from gmtree.privacy.bootstrap import BootstrapErrors
-from gmtree.privacy.conversion import zcdp_delta, zcdp_epsilon
+from gmtree.privacy.conversion import zcdp_delta, zcdp_epsilon, zcdp_rho
 from gmtree.privacy.invariants import Level
 from gmtree.privacy.ledger import Ledger, LevelAccount
 from gmtree.privacy.planning import LevelError, Plan, optimal_shares, plan
 from gmtree.privacy.release import Release, release
 from gmtree.privacy.sampling.noise import discrete_gaussian, discrete_laplace
+from gmtree.privacy.storage import load_ledger
+from gmtree.privacy.tables import TableRelease, release_tables
 
 __all__ = [
     "LEAVES_FROM_RECORDS",
+    "Account",
     "Allocation",
     "BootstrapErrors",
+    "Entry",
     "Ledger",
     "Level",
     "LevelAccount",
     "LevelError",
     "Plan",
     "Release",
+    "TableRelease",
     "allocate",
     "discrete_gaussian",
     "discrete_laplace",
+    "load_ledger",
     "optimal_shares",
     "plan",
     "privacy_loss",
     "release",
+    "release_tables",
     "testing",
     "zcdp_delta",
     "zcdp_epsilon",
+    "zcdp_rho",
 ]

@@ -19,7 +19,6 @@ from gmtree.privacy.budget import (
     MEASURES,
     NEIGHBORS,
     Budget,
-    loss_factor,
     loss_of_one,
     one_of,
     sequence,
@@ -27,7 +26,8 @@ from gmtree.privacy.budget import (
 from gmtree.privacy.invariants import Invariants, closed_under_sums, level_names
 from gmtree.privacy.ledger import Ledger, LevelAccount
 from gmtree.privacy.sampling.noise import noise_scale
-from gmtree.privacy.worst_case import whole_numbers, worst_case, worst_case_given_invariants
+from gmtree.privacy.workload import PLAIN, Workload
+from gmtree.privacy.worst_case import Person, whole_numbers, worst_case_given_invariants
 from gmtree.tree import Tree
 
 # Sums of counts, times the height, stay below this, and so does noise: rounding errors of the two
@@ -45,8 +45,8 @@ class Allocation(NamedTuple):
     Attributes
     ----------
     scales : tuple of Fraction or None
-        One per level, the root's first: scale or sigma of the noise of each node that is not
-        exact; None where the level is not measured.
+        One per line of the ledger, the root's first: scale or sigma of the noise of each count
+        that is not exact; None where the level is not measured.
     exact : array of bool, or None
         Marks by node what is published exactly, the invariants and what follows from them; None
         if there are none.
@@ -63,9 +63,11 @@ def allocate(
     *,
     epsilon: Any = None,
     rho: Any = None,
+    delta: Any = None,
     level_shares: Sequence[Any] | None = None,
     neighbors: str = "add_remove",
     max_contributions: int = 1,
+    max_per_leaf: int | None = None,
     invariants: Any = (),
     mechanism: str | None = None,
     max_count: int | None = None,
@@ -86,6 +88,9 @@ def allocate(
         Budget of pure differential privacy. A float is taken at its exact value.
     rho : int, Fraction, str or float
         Budget of zero-concentrated differential privacy; give this or `epsilon`, not both.
+    delta : number, optional
+        With `epsilon`, a target: the largest rho is chosen that implies
+        (epsilon, delta)-differential privacy (:func:`zcdp_rho`), and the ledger shows both.
     level_shares : sequence of numbers, optional
         Relative shares of the levels, one per depth, the root's first; only their ratios matter.
         A level with share 0 is not measured. Default: all equal.
@@ -95,6 +100,9 @@ def allocate(
         share: the root costs nothing, its share is free, and the total is taken as public.
     max_contributions : int
         Most records of one person. Takes the loss k times in epsilon, k^2 times in rho.
+    max_per_leaf : int, optional
+        Most records of one person in one leaf, if that is fewer. In rho it lowers what several
+        records cost: at the leaves they change several counts by little instead of one by much.
     invariants : sequence, optional
         What is published exactly: node numbers, labels or paths of nodes, names of levels, or
         :class:`Level`. With them, nodes become exact whose counts are sums or differences of
@@ -135,9 +143,11 @@ def allocate(
     budget = Budget.of(
         epsilon=epsilon,
         rho=rho,
+        delta=delta,
         level_shares=level_shares,
         neighbors=neighbors,
         max_contributions=max_contributions,
+        max_per_leaf=max_per_leaf,
         invariants=invariants,
         mechanism=mechanism,
         max_count=max_count,
@@ -146,33 +156,45 @@ def allocate(
     return divide(tree, budget)
 
 
-def divide(tree: Tree, budget: Budget) -> Allocation:
-    """:func:`allocate` for a budget whose terms were checked."""
+def divide(
+    tree: Tree, budget: Budget, workload: Workload = PLAIN, shares: Any = None
+) -> Allocation:
+    """:func:`allocate` for a budget whose terms were checked, and any queries of tables."""
     check.instance("tree", tree, Tree)
     exact, named, derived = Invariants.of(tree, budget.invariants)
-    measured = _measured_nodes(tree, exact)
+    counts = workload.noisy_counts(tree, exact)
+    if workload is PLAIN:
+        wanted = _level_shares(tree, budget.level_shares)
+    else:
+        wanted = workload.shares(tree, shares)
     # Ratios of whole numbers: what is spent is computed from them without any rounding.
-    weights, _ = whole_numbers(_shares(budget.level_shares, measured))
-    by_level = [Fraction(w) for w in weights]
-    worst = worst_case(tree, by_level, budget.neighbors, exact)
+    weights, _ = whole_numbers(_usable("level_shares" if workload is PLAIN else "shares", wanted,
+                                       counts))  # fmt: skip
+    ones = [Fraction(w) for w in weights]
+    person = Person(budget.measure, budget.max_contributions, budget.max_per_leaf)
+    worst = person.worst_case(tree, ones, budget.neighbors, exact, workload.cells)
     # Where no neighbours differ in what is measured, any noise will do; take that for a path.
     total_weight = sum(weights)
-    unit = budget.amount / (worst or total_weight)
-    lines = []
-    for depth, (weight, name) in enumerate(zip(weights, level_names(tree), strict=True), start=1):
+    unit = budget.amount / (worst or person.times * total_weight)
+    times = person.times_by_level(tree)
+    names, lines = level_names(tree), []
+    for k, (weight, count) in enumerate(zip(weights, counts, strict=True)):
+        depth, query = divmod(k, len(workload.queries))
         lines.append(
             LevelAccount(
-                level=depth,
-                name=name,
-                nodes=measured[depth - 1] if weight else 0,
+                level=depth + 1,
+                name=names[depth],
+                nodes=count if weight else 0,
                 share=Fraction(weight, total_weight),
                 scale=budget.scale(weight * unit) if weight else None,
-                loss=weight * unit,
+                loss=times[depth] * weight * unit,
+                query=workload.queries[query],
             )
         )
     given = None
     if exact is not None:
-        given = unit * worst_case_given_invariants(tree, by_level, budget.neighbors, exact)
+        given = worst_case_given_invariants(tree, ones, budget.neighbors, exact, workload.cells)
+        given *= person.times * unit
     ledger = Ledger(
         measure=budget.measure,
         budget=budget.amount,
@@ -181,18 +203,23 @@ def divide(tree: Tree, budget: Budget) -> Allocation:
         mechanism=budget.mechanism,
         neighbors=budget.neighbors,
         max_contributions=budget.max_contributions,
-        max_count=_largest_count(tree, budget),
+        max_count=_largest_count(tree, budget, workload),
         levels=tuple(lines),
         invariants=named,
         derived_invariants=derived,
         outside=budget.outside,
+        axes=workload.axes,
+        target=budget.target,
+        max_per_leaf=budget.max_per_leaf,
+        enforced=budget.enforced,
     )
     return Allocation(ledger.scales, exact, ledger)
 
 
 def check_account(tree: Tree, ledger: Ledger, exact: np.ndarray | None) -> None:
     """Refuse an account that does not belong to this tree, or understates what was spent."""
-    if [line.name for line in ledger.levels] != level_names(tree):
+    workload, names = ledger.workload, level_names(tree)
+    if [line.name for line in ledger.levels] != [n for n in names for _ in workload.queries]:
         raise ValueError("the ledger has other levels than the tree")
     if not any(ledger.scales):
         raise ValueError("the ledger has no level that was measured")
@@ -200,18 +227,42 @@ def check_account(tree: Tree, ledger: Ledger, exact: np.ndarray | None) -> None:
         raise ValueError("the ledger has other invariants than the release")
     if exact is not None and not np.array_equal(closed_under_sums(tree, exact), exact):
         raise ValueError("some counts follow from exact ones but are not marked as exact")
-    for line, nodes in zip(ledger.levels, _measured_nodes(tree, exact), strict=True):
+    for line, nodes in zip(ledger.levels, workload.noisy_counts(tree, exact), strict=True):
         if line.nodes != (0 if line.scale is None else nodes):
             raise ValueError(f"the ledger has other nodes in level {line.level} than the tree")
-    if ledger.max_count is not None and ledger.max_count > _largest_sum_per_leaf(tree):
+    if ledger.max_count is not None and ledger.max_count > _largest_cell(tree, workload):
         raise ValueError("the ledger has a larger bound of counts than is possible")
-    losses = [line.loss for line in ledger.levels]
-    if worst_case(tree, losses, ledger.neighbors, exact) > ledger.total:
+    person = Person(ledger.measure, ledger.max_contributions, ledger.max_per_leaf)
+    times = person.times_by_level(tree)
+    # What is stated for one record; at least what the noise costs.
+    ones = [line.loss / times[line.level - 1] for line in ledger.levels]
+    for line, one in zip(ledger.levels, ones, strict=True):
+        if line.scale is not None and loss_of_one(ledger.measure, line.scale) > one:
+            raise ValueError(f"the ledger understates the loss of level {line.level}")
+    if person.worst_case(tree, ones, ledger.neighbors, exact, workload.cells) > ledger.total:
         raise ValueError("the ledger understates the loss")
     if exact is not None:
-        given = worst_case_given_invariants(tree, losses, ledger.neighbors, exact)
-        if given > (ledger.total_given_invariants or 0):
+        given = worst_case_given_invariants(tree, ones, ledger.neighbors, exact, workload.cells)
+        if person.times * given > (ledger.total_given_invariants or 0):
             raise ValueError("the ledger understates the loss given its invariants")
+
+
+def loss_in(tree: Tree, allocation: Allocation, measure: str) -> Fraction | None:
+    """What a release loses in either measure; None in epsilon for Gaussian noise.
+
+    In its own measure that is the total of its ledger, in the other it follows from the scales:
+    Laplace noise of scale b loses 1 / b in epsilon and at most 1 / (2 b^2) in rho. Any loss of
+    epsilon is one of at most epsilon^2 / 2, and of at most epsilon, in rho.
+    """
+    _, exact, ledger = allocation
+    if measure == ledger.measure:
+        return ledger.total
+    if measure == "epsilon" and ledger.mechanism == "discrete_gaussian":
+        return None
+    ones = [Fraction(0) if s is None else loss_of_one(measure, s) for s in ledger.scales]
+    person = Person(measure, ledger.max_contributions, ledger.max_per_leaf)
+    loss = person.worst_case(tree, ones, ledger.neighbors, exact, ledger.workload.cells)
+    return loss if measure == "epsilon" else min(loss, ledger.total**2 / 2, ledger.total)
 
 
 def privacy_loss(
@@ -260,7 +311,7 @@ def privacy_loss(
         Fraction(0) if s is None else loss_of_one(measure, noise_scale("scales", s)) for s in given
     ]
     exact = Invariants.of(tree, sequence("invariants", invariants, "nodes or levels")).exact
-    return loss_factor(measure, most) * worst_case(tree, losses, neighbors, exact)
+    return Person(measure, most).worst_case(tree, losses, neighbors, exact)
 
 
 def largest_sum(tree: Tree) -> int:
@@ -268,40 +319,39 @@ def largest_sum(tree: Tree) -> int:
     return max(1, _LARGEST // tree.height)
 
 
-def _largest_sum_per_leaf(tree: Tree) -> int:
-    return max(1, largest_sum(tree) // tree.n_leaves)
+def _largest_cell(tree: Tree, workload: Workload) -> int:
+    """The largest count of each cell of each leaf with which the total stays in bounds."""
+    return max(1, largest_sum(tree) // (tree.n_leaves * workload.table_cells))
 
 
-def _largest_count(tree: Tree, budget: Budget) -> int | None:
+def _largest_count(tree: Tree, budget: Budget, workload: Workload) -> int | None:
     """The public bound of a leaf's count; None where counts are not cut off."""
     if budget.neighbors == "change_one":
         return None
-    largest = _largest_sum_per_leaf(tree)
+    largest = _largest_cell(tree, workload)
     if budget.max_count is not None and budget.max_count > largest:
+        cells = "" if workload is PLAIN else " / cells"
         check.fail(
             "max_count",
-            f"must be at most {largest} on this tree (2^50 / height / leaves), "
+            f"must be at most {largest} on this tree (2^50 / height / leaves{cells}), "
             f"not {budget.max_count}.",
         )
     return budget.max_count or largest
 
 
-def _shares(given: tuple[Fraction, ...] | None, measured: list[int]) -> list[Fraction]:
-    """Relative shares, 0 where no node is left to measure."""
-    height = len(measured)
+def _level_shares(tree: Tree, given: tuple[Fraction, ...] | None) -> list[Fraction]:
     if given is None:
-        given = (Fraction(1),) * height
-    if len(given) != height:
-        check.fail("level_shares", f"must have one share per level ({height}), not {len(given)}.")
-    shares = [share if count else Fraction(0) for share, count in zip(given, measured, strict=True)]
-    if not any(shares):
-        check.fail("level_shares", "must leave a level to measure: all shares are 0 or exact.")
-    return shares
+        given = (Fraction(1),) * tree.height
+    if len(given) != tree.height:
+        check.fail(
+            "level_shares", f"must have one share per level ({tree.height}), not {len(given)}."
+        )
+    return list(given)
 
 
-def _measured_nodes(tree: Tree, exact: np.ndarray | None) -> list[int]:
-    """Number of nodes per level that are not exact."""
-    if exact is None and tree._has_even_depth():
-        return np.diff(tree._level_start).tolist()
-    depth = tree.depth if exact is None else tree.depth[~exact]
-    return np.bincount(depth, minlength=tree.height + 1)[1:].tolist()
+def _usable(argument: str, shares: list[Fraction], counts: list[int]) -> list[Fraction]:
+    """The shares, 0 where no count is left to measure."""
+    found = [share if count else Fraction(0) for share, count in zip(shares, counts, strict=True)]
+    if not any(found):
+        check.fail(argument, "must leave a level to measure: all shares are 0 or exact.")
+    return found

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from gmtree import _validate as check
+from gmtree.privacy.conversion import proper_delta, zcdp_rho
 from gmtree.privacy.invariants import Level
 from gmtree.privacy.rational import positive, rational, round_up, sqrt_up
 from gmtree.privacy.sampling.noise import LARGEST_SCALE
@@ -14,6 +15,10 @@ from gmtree.privacy.sampling.noise import LARGEST_SCALE
 MEASURES = ("epsilon", "rho")
 NEIGHBORS = ("add_remove", "change_one")
 MECHANISMS = ("discrete_laplace", "discrete_gaussian")
+
+
+class Enforced(int):
+    """A `max_contributions` that is not only promised: whoever passes it left out other records."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,9 @@ class Budget:
     invariants: tuple[Any, ...]
     max_count: int | None
     outside: tuple[str, ...]
+    max_per_leaf: int | None = None
+    enforced: bool = False
+    target: tuple[Fraction, Fraction] | None = None
 
     @classmethod
     def of(
@@ -39,9 +47,11 @@ class Budget:
         *,
         epsilon: Any,
         rho: Any,
+        delta: Any = None,
         level_shares: Any = None,
         neighbors: Any,
         max_contributions: Any,
+        max_per_leaf: Any = None,
         invariants: Any,
         mechanism: Any,
         max_count: Any = None,
@@ -52,6 +62,16 @@ class Budget:
             given = "neither" if epsilon is None else "both"
             check.fail("epsilon", f"or argument 'rho' must be given, not {given}.")
         measure, amount = ("epsilon", epsilon) if rho is None else ("rho", rho)
+        target = None
+        if delta is not None:
+            if rho is not None:
+                check.fail(
+                    "delta",
+                    "must be given with 'epsilon', as a target for which rho is chosen; the "
+                    "epsilon that a budget in rho implies is ledger.epsilon(delta).",
+                )
+            target = positive("epsilon", epsilon), proper_delta(delta)
+            measure, amount = "rho", zcdp_rho(*target)
         budget = cls(
             measure=measure,
             amount=positive(measure, amount),
@@ -62,6 +82,9 @@ class Budget:
             invariants=sequence("invariants", invariants, "nodes or levels"),
             max_count=None if max_count is None else check.count("max_count", max_count, least=1),
             outside=sequence("outside", outside, "sentences"),
+            max_per_leaf=_per_leaf(max_per_leaf, max_contributions, neighbors),
+            enforced=isinstance(max_contributions, Enforced),
+            target=target,
         )
         for text in budget.outside:
             if not isinstance(text, str) or not text.strip():
@@ -79,9 +102,8 @@ class Budget:
         """How much more a person loses with several records than with one."""
         return loss_factor(self.measure, self.max_contributions)
 
-    def scale(self, loss: Fraction) -> Fraction:
-        """The smallest scale with few digits that costs a person at most `loss`."""
-        one = loss / self.times
+    def scale(self, one: Fraction) -> Fraction:
+        """The smallest scale with few digits that costs at most `one` if a count changes by 1."""
         scale = round_up(1 / one) if self.measure == "epsilon" else sqrt_up(1 / (2 * one))
         if scale > LARGEST_SCALE:
             check.fail(
@@ -118,6 +140,24 @@ def _mechanism(measure: str, mechanism: Any) -> str:
             "noise has no finite epsilon, give a budget in rho.",
         )
     return mechanism
+
+
+def _per_leaf(max_per_leaf: Any, max_contributions: int, neighbors: str) -> int | None:
+    if max_per_leaf is None:
+        return None
+    most = check.count("max_per_leaf", max_per_leaf, least=1)
+    if most > max_contributions:
+        check.fail(
+            "max_per_leaf",
+            f"must be at most 'max_contributions' ({int(max_contributions)}), not {most}.",
+        )
+    if neighbors == "change_one":
+        check.fail(
+            "max_per_leaf",
+            "must be None with neighbors='change_one': there all records of a person may move to "
+            "one leaf.",
+        )
+    return most
 
 
 def _shares(level_shares: Any) -> tuple[Fraction, ...]:

@@ -1,4 +1,4 @@
-"""From zero-concentrated differential privacy to epsilon and delta."""
+"""From zero-concentrated differential privacy to epsilon and delta, and back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from gmtree import _validate as check
-from gmtree.privacy.rational import LARGEST, rational
+from gmtree.privacy.rational import LARGEST, positive, rational
 
 # The `decimal` module rounds logarithms and exponentials correctly to this many digits, so that a
 # handful of operations errs by far less than the margin, relative to their size.
@@ -73,6 +73,39 @@ def zcdp_delta(rho: Any, epsilon: Any) -> float:
     if delta >= 1:
         check.fail("epsilon", f"must be larger for a delta below 1 at rho = {rho}, not {epsilon}.")
     return delta
+
+
+def zcdp_rho(epsilon: Any, delta: Any) -> Fraction:
+    """The largest rho whose rho-zCDP implies (epsilon, delta)-differential privacy.
+
+    It is found by bisection of :func:`zcdp_epsilon`, which is never below the truth, and rounded
+    down: ``zcdp_epsilon(zcdp_rho(epsilon, delta), delta) <= epsilon`` holds for the numbers as they
+    are returned, and a rho that is larger by some 1e-15 of it would already break it.
+
+    Examples
+    --------
+    >>> from gmtree import privacy
+    >>> rho = privacy.zcdp_rho(1, 1e-9)
+    >>> round(float(rho), 6), privacy.zcdp_epsilon(rho, 1e-9) <= 1
+    (0.014973, True)
+    """
+    e, d = positive("epsilon", epsilon), proper_delta(delta)
+
+    def is_safe(rho: float) -> bool:
+        return Fraction(zcdp_epsilon(rho, d)) <= e
+
+    low, high = 1e-300, 1.0
+    while high < 1e300 and is_safe(high):
+        low, high = high, 2 * high
+    if not is_safe(low):
+        check.fail("epsilon", f"must be larger: no rho implies {epsilon} with delta = {delta}.")
+    for _ in range(_MOST_STEPS):
+        # First by size, then, once both are about as large, by half.
+        middle = math.sqrt(low) * math.sqrt(high) if high > 2 * low else (low + high) / 2
+        if not low < middle < high:
+            break
+        low, high = (middle, high) if is_safe(middle) else (low, middle)
+    return Fraction(low)
 
 
 def proper_delta(delta: Any) -> Fraction:

@@ -13,6 +13,8 @@ from gmtree.tree import Tree
 # A variance of 0 would say that there is no noise. Noise of a variance below this one is 0 but
 # for a chance of less than 2^-300.
 SMALLEST_VARIANCE = 1e-100
+# The same for cells, so that the mean of many measurements is still above it.
+_SMALLEST_OF_CELLS = 1e-90
 # From here on the discrete Gaussian differs from the continuous one by less than rounding.
 _SMOOTH_SIGMA = 3.0
 
@@ -72,3 +74,23 @@ def measurement_cumulants(
     if exact is not None:
         variance[exact] = fourth[exact] = 0
     return variance, fourth
+
+
+def query_variances(
+    tree: Tree, ledger: Ledger, exact: np.ndarray | None
+) -> dict[tuple[str, ...], dict[str, np.ndarray]]:
+    """Variances of the measured queries of tables, by query and node, as in `TableConsistency`."""
+    workload, found = ledger.workload, {}
+    for k, query in enumerate(workload.queries):
+        scales = ledger.scales[k :: len(workload.queries)]
+        by_level = [
+            np.inf
+            if scale is None
+            else max(noise_moments(ledger.mechanism, scale)[0], _SMALLEST_OF_CELLS)
+            for scale in scales
+        ]
+        variance = np.array(by_level)[tree.depth - 1]
+        if exact is not None and workload.cells[k] == 1:
+            variance[exact] = 0
+        found[query or ()] = {"node": variance}
+    return found

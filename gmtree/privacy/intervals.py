@@ -87,6 +87,24 @@ def half_widths(
     return smooth + step / 2
 
 
+def widest(
+    level: float, variance: np.ndarray, kurtosis: float, least_variance: float
+) -> np.ndarray:
+    """Half-widths for estimates of which only the variance is known.
+
+    They are best linear estimates of cells of tables, from noise of at most this excess kurtosis
+    and at least this variance s. No weight of a measurement exceeds 1, and the square of a weight,
+    times the variance of its measurement, not that of the estimate: so no step of an error is
+    larger than sqrt(variance / s). Of all laws with an excess kurtosis from 0 to that of the noise,
+    the one with the largest quantile is taken.
+    """
+    step = np.minimum(np.sqrt(variance / least_variance), 1.0)
+    excess, found = _quantiles_by_kurtosis(level)
+    possible = excess <= min(kurtosis, _LARGEST_KURTOSIS)
+    factor = max(found[possible].max(), float(np.interp(kurtosis, excess, found)))
+    return factor * np.sqrt(variance + step**2 / 12) + step / 2
+
+
 def quantiles(
     level: float, variance: np.ndarray, fourth: np.ndarray, kurtosis: float
 ) -> np.ndarray:

@@ -7,8 +7,8 @@ is rounded up, too.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NoReturn
@@ -17,11 +17,13 @@ from gmtree import _validate as check
 from gmtree._text import preformatted, short, table
 from gmtree.privacy.budget import MEASURES, MECHANISMS, NEIGHBORS, loss_factor, loss_of_one, one_of
 from gmtree.privacy.conversion import proper_delta, zcdp_epsilon
+from gmtree.privacy.rational import stored_fraction
 from gmtree.privacy.sampling.noise import noise_scale
+from gmtree.privacy.workload import PLAIN, Workload
 
-_FORMAT = "gmtree privacy ledger 1"
-# Amounts as `str` writes a fraction, and no longer than a ledger can make them.
-_STORED_FRACTION = re.compile(r"[0-9]{1,1000}(/[0-9]{1,1000})?")
+_FORMAT = "gmtree privacy ledger 2"
+# Written by earlier versions, without tables, targets and rules about people.
+_FIRST_FORMAT = "gmtree privacy ledger 1"
 
 
 @dataclass(frozen=True)
@@ -35,13 +37,16 @@ class LevelAccount:
     name : str or None
         Name of the level, for a tree made from named levels.
     nodes : int
-        Number of counts measured with noise.
+        Number of counts measured with noise: nodes, times cells of the query's table.
     share : Fraction
         Share of the budget, 0 for a level that is not measured.
     scale : Fraction or None
         Scale of the Laplace noise or sigma of the Gaussian noise; None if not measured.
     loss : Fraction
-        What one count of this level costs a person who changes it.
+        What one count of this line costs a person who changes it; where `max_per_leaf` is given
+        and tighter, what all counts of this line together cost a person.
+    query : tuple of str, or None
+        The axes of the measured marginal, where nodes have tables.
     """
 
     level: int
@@ -50,6 +55,7 @@ class LevelAccount:
     share: Fraction
     scale: Fraction | None
     loss: Fraction
+    query: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -82,12 +88,21 @@ class Ledger:
         Bound at which the counts of leaves were cut off before noise was added; None with
         ``neighbors="change_one"``, where no count is cut off.
     levels : tuple of LevelAccount
+        One line per level, the root's first; where nodes have tables, one per level and query.
     invariants : tuple of str
         What was published exactly because it was asked for, each outside the guarantee.
     derived_invariants : tuple of str
         What is known exactly because it is a sum or a difference of these.
     outside : tuple of str
         What else was published about the data without noise, as the caller stated it.
+    axes : tuple of (name, length), or None
+        The axes of the tables that nodes have.
+    target : (epsilon, delta), or None
+        The (epsilon, delta)-differential privacy for which a budget in rho was chosen.
+    max_per_leaf : int or None
+        Most records of one person in one leaf, if that bound was stated beside the other.
+    enforced : bool
+        Whether further records of a person were left out, rather than promised not to be there.
     """
 
     measure: str
@@ -102,11 +117,25 @@ class Ledger:
     invariants: tuple[str, ...]
     derived_invariants: tuple[str, ...]
     outside: tuple[str, ...]
+    axes: tuple[tuple[str, int], ...] | None = None
+    target: tuple[Fraction, Fraction] | None = None
+    max_per_leaf: int | None = None
+    enforced: bool = False
 
     @property
     def scales(self) -> tuple[Fraction | None, ...]:
-        """Scale (or sigma) of the noise per level, the root's first; None if not measured."""
+        """Scale (or sigma) of the noise per line, the root's first; None if not measured."""
         return tuple(line.scale for line in self.levels)
+
+    @property
+    def workload(self) -> Workload:
+        """What is measured at each node."""
+        if self.axes is None:
+            return PLAIN
+        lengths = dict(self.axes)
+        queries = tuple(line.query or () for line in self.levels if line.level == 1)
+        cells = tuple(math.prod(lengths[axis] for axis in query) for query in queries)
+        return Workload(self.axes, queries, cells)
 
     def epsilon(self, delta: Any = None) -> float | Fraction:
         """The epsilon for which (epsilon, delta)-differential privacy holds.
@@ -131,28 +160,39 @@ class Ledger:
         change = {
             "add_remove": f"Neighbouring data differ by {records} of one person, added or removed.",
             "change_one": f"Neighbouring data differ by {records} of one person, moved to another "
-            "leaf. The number of records is public.",
+            f"{'leaf' if self.axes is None else 'leaf or cell'}. The number of records is public.",
         }[self.neighbors]
+        nobody = "Nobody has more records" + (
+            "" if self.max_per_leaf is None else f", nor more than {self.max_per_leaf} in one leaf"
+        )
+        how = (
+            "enforced; further ones were left out, by a public rule that looks at one person alone."
+            if self.enforced
+            else "promised, not checked."
+        )
+        place = "leaf" if self.axes is None else "leaf, in one cell of its table,"
         but = ", but for what is listed as outside" if self.outside else ""
         found = [
             change,
-            "A record is counted at one leaf and at all nodes above it.",
+            f"{nobody}: {how}",
+            f"A record is counted at one {place} and at all nodes above it.",
             f"The tree, its empty leaves included, was chosen without looking at the data{but}.",
             "Nothing is published but functions of the noisy counts and what is listed as outside.",
             "The random words of this machine cannot be guessed.",
             "Nobody observes time, memory or other side effects of the computation.",
         ]
         if self.max_count is not None:
+            what = "leaves" if self.axes is None else "cells of leaves"
             found.insert(
-                2,
-                f"Counts of leaves are cut off at {self.max_count:,}; stated errors do not "
+                3,
+                f"Counts of {what} are cut off at {self.max_count:,}; stated errors do not "
                 "include what that takes away.",
             )
         return tuple(found)
 
     def to_dict(self) -> dict[str, Any]:
         """The account as text and whole numbers, fit for JSON; see :meth:`from_dict`."""
-        given = self.total_given_invariants
+        given, target = self.total_given_invariants, self.target
         return {
             "format": _FORMAT,
             "measure": self.measure,
@@ -171,12 +211,17 @@ class Ledger:
                     "share": str(line.share),
                     "scale": None if line.scale is None else str(line.scale),
                     "loss": str(line.loss),
+                    "query": None if line.query is None else list(line.query),
                 }
                 for line in self.levels
             ],
             "invariants": list(self.invariants),
             "derived_invariants": list(self.derived_invariants),
             "outside": list(self.outside),
+            "axes": None if self.axes is None else [[name, size] for name, size in self.axes],
+            "target": None if target is None else list(map(str, target)),
+            "max_per_leaf": self.max_per_leaf,
+            "enforced": self.enforced,
         }
 
     @classmethod
@@ -186,11 +231,14 @@ class Ledger:
         Losses are checked against the scales. Whether `total` is the loss of the worst path can
         be told only together with the tree: :meth:`gmtree.Release.load` does.
         """
-        if not isinstance(data, Mapping) or data.get("format") != _FORMAT:
+        known = isinstance(data, Mapping) and data.get("format") in (_FORMAT, _FIRST_FORMAT)
+        if not known:
             check.fail("data", f"must be a ledger in the format {_FORMAT!r}.")
+        if data["format"] == _FIRST_FORMAT:
+            data = {**data, "axes": None, "target": None, "max_per_leaf": None, "enforced": False}
         try:
             ledger = _read(data)
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise ValueError(f"Argument 'data' must be a whole ledger; {error!r}.") from None
         _check(ledger)
         return ledger
@@ -214,52 +262,91 @@ class Ledger:
 
 def _read(data: Mapping[str, Any]) -> Ledger:
     given, max_count = data["total_given_invariants"], data["max_count"]
+    axes, per_leaf = _axes(data["axes"]), data["max_per_leaf"]
     return Ledger(
         measure=one_of("measure", data["measure"], MEASURES),
-        budget=_fraction(data["budget"]),
-        total=_fraction(data["total"]),
-        total_given_invariants=None if given is None else _fraction(given),
+        budget=stored_fraction(data["budget"]),
+        total=stored_fraction(data["total"]),
+        total_given_invariants=None if given is None else stored_fraction(given),
         mechanism=one_of("mechanism", data["mechanism"], MECHANISMS),
         neighbors=one_of("neighbors", data["neighbors"], NEIGHBORS),
         max_contributions=check.count("max_contributions", data["max_contributions"], least=1),
         max_count=None if max_count is None else check.count("max_count", max_count, least=1),
-        levels=tuple(map(_read_line, _list(data["levels"]), range(1, len(data["levels"]) + 1))),
+        levels=_lines(data["levels"], axes),
         invariants=tuple(map(_text, _list(data["invariants"]))),
         derived_invariants=tuple(map(_text, _list(data["derived_invariants"]))),
         outside=tuple(map(_text, _list(data["outside"]))),
+        axes=axes,
+        target=_target(data["target"]),
+        max_per_leaf=None if per_leaf is None else check.count("max_per_leaf", per_leaf, least=1),
+        enforced=check.flag("enforced", data["enforced"]),
     )
 
 
-def _read_line(line: Mapping[str, Any], level: int) -> LevelAccount:
-    if line["level"] != level:
+def _axes(listed: Any) -> tuple[tuple[str, int], ...] | None:
+    if listed is None:
+        return None
+    pairs = [_pair(item) for item in _list(listed)]
+    axes = {_text(name): check.count("axes", size, least=1) for name, size in pairs}
+    if len(axes) != len(listed):
+        check.fail("data", "must have each axis once.")
+    return tuple(axes.items())
+
+
+def _target(listed: Any) -> tuple[Fraction, Fraction] | None:
+    if listed is None:
+        return None
+    epsilon, delta = map(stored_fraction, _pair(listed))
+    return epsilon, proper_delta(delta)
+
+
+def _lines(listed: Any, axes: Any) -> tuple[LevelAccount, ...]:
+    """The lines: one per level, or for each level the same queries of its tables."""
+    queries: list[Any] = [None]
+    if axes is not None:
+        first = [line for line in _list(listed) if line["level"] == 1]
+        queries = [tuple(map(_text, _list(line["query"]))) for line in first]
+        sets = {frozenset(query) for query in queries}
+        known = {name for name, _ in axes}
+        whole = all(set(query) <= known and len(set(query)) == len(query) for query in queries)
+        if not queries or len(sets) < len(queries) or not whole:
+            check.fail("data", "must have different queries of its axes.")
+    if len(_list(listed)) % len(queries):
+        check.fail("data", "must have a line for each level and query.")
+    return tuple(
+        _read_line(line, k // len(queries) + 1, queries[k % len(queries)])
+        for k, line in enumerate(listed)
+    )
+
+
+def _read_line(line: Mapping[str, Any], level: int, query: tuple[str, ...] | None) -> LevelAccount:
+    if line["level"] != level or isinstance(line["level"], bool):
         check.fail("data", f"must list the levels in order; level {level} is missing.")
+    named = line.get("query")
+    if (None if named is None else tuple(_list(named))) != query:
+        check.fail("data", f"must list the same queries for each level; level {level} has others.")
     scale = line["scale"]
     return LevelAccount(
         level=level,
         name=None if line["name"] is None else _text(line["name"]),
         nodes=check.count("nodes", line["nodes"], least=0),
-        share=_fraction(line["share"]),
-        scale=None if scale is None else noise_scale("data", _fraction(scale)),
-        loss=_fraction(line["loss"]),
+        share=stored_fraction(line["share"]),
+        scale=None if scale is None else noise_scale("data", stored_fraction(scale)),
+        loss=stored_fraction(line["loss"]),
+        query=query,
     )
-
-
-def _fraction(text: Any) -> Fraction:
-    # No powers of ten: "1e999999999" would be computed for hours.
-    if not _STORED_FRACTION.fullmatch(_text(text)):
-        check.fail("data", f"must hold amounts such as '1/3', not {text[:20]!r}.")
-    try:
-        return Fraction(text)
-    except ZeroDivisionError:
-        check.fail("data", f"must hold amounts such as '1/3', not {text[:20]!r}.")
 
 
 def _text(x: Any) -> str:
     return x if isinstance(x, str) else _refuse(x, "text")
 
 
-def _list(x: Any) -> Iterable[Any]:
+def _list(x: Any) -> Sequence[Any]:
     return x if isinstance(x, (list, tuple)) else _refuse(x, "a list")
+
+
+def _pair(x: Any) -> Sequence[Any]:
+    return x if len(_list(x)) == 2 else _refuse(x, "a pair")
 
 
 def _refuse(x: Any, what: str) -> NoReturn:
@@ -276,7 +363,14 @@ def _check(ledger: Ledger) -> None:
         check.fail("data", "must state at what counts are cut off, if they are.")
     if (ledger.measure, ledger.mechanism) == ("epsilon", "discrete_gaussian"):
         check.fail("data", "must not claim a finite epsilon for Gaussian noise.")
-    times = loss_factor(ledger.measure, ledger.max_contributions)
+    if ledger.target is not None:
+        epsilon, delta = ledger.target
+        if ledger.measure != "rho" or zcdp_epsilon(ledger.budget, delta) > epsilon:
+            check.fail("data", "must not claim a target that its budget does not meet.")
+    if (ledger.max_per_leaf or 0) > ledger.max_contributions:
+        check.fail("data", "must not have more records of a person in one leaf than in all.")
+    # How many times the loss of one record depends on the tree where `max_per_leaf` is given.
+    times = loss_factor(ledger.measure, ledger.max_per_leaf or ledger.max_contributions)
     for line in ledger.levels:
         one = 0 if line.scale is None else loss_of_one(ledger.measure, line.scale)
         if times * one > line.loss:
@@ -297,16 +391,19 @@ _NOISES = {
 _SUMS = {
     "add_remove": "worst path from the root to a leaf",
     "change_one": "worst two leaves, nodes above both aside",
+    "tables": "worst two cells of the same or of two leaves",
 }
 _SHOWN = 10
 
 
 def _describe(ledger: Ledger) -> str:
     noise, scale = _NOISES[ledger.mechanism]
-    rows = [("level", "nodes", "share", scale, "loss")]
+    counted = ("nodes",) if ledger.axes is None else ("query", "counts")
+    rows: list[tuple[str, ...]] = [("level", *counted, "share", scale, "loss")]
     rows += [
         (
             str(x.level) if x.name is None else f"{x.level} {x.name}",
+            *(() if x.query is None else (query_name(x.query),)),
             f"{x.nodes:,}",
             short(x.share),
             short(x.scale),
@@ -315,7 +412,12 @@ def _describe(ledger: Ledger) -> str:
         for x in ledger.levels
     ]
     total = short(ledger.total, up=True)
-    sums = [f"  total ({_SUMS[ledger.neighbors]}): {total}"]
+    kind = "tables" if ledger.axes and ledger.neighbors == "change_one" else ledger.neighbors
+    sums = [f"  total ({_SUMS[kind]}): {total}"]
+    budget = f"budget {short(ledger.budget, up=True)}"
+    if ledger.target is not None:
+        epsilon, delta = ledger.target
+        budget += f", chosen for epsilon = {short(epsilon)} with delta = {float(delta):.6g}"
     if ledger.total_given_invariants is not None:
         given = short(ledger.total_given_invariants, up=True)
         sums.append(f"  total if no exact count changes (records moved, too): {given}")
@@ -327,9 +429,9 @@ def _describe(ledger: Ledger) -> str:
     return "\n".join(
         [
             f"Privacy ledger: {_TITLES[ledger.measure]} = {total}",
-            f"{noise} noise; budget {short(ledger.budget, up=True)}",
+            f"{noise} noise; {budget}",
             "",
-            *table(rows),
+            *table(rows, right=[k >= len(counted) for k in range(len(rows[0]))]),
             *sums,
             "",
             "Assumes:",
@@ -338,6 +440,11 @@ def _describe(ledger: Ledger) -> str:
             *(f"  - {text}" for text in outside or ["nothing"]),
         ]
     )
+
+
+def query_name(query: tuple[str, ...]) -> str:
+    """What tables of text call a query."""
+    return " x ".join(query) or "total"
 
 
 def _first(texts: Iterable[str]) -> list[str]:

@@ -7,7 +7,10 @@ variables that a traceback keeps.
 
 from __future__ import annotations
 
+import math
 import traceback
+from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,13 +20,16 @@ from gmtree import _validate as check
 from gmtree.privacy.allocation import Allocation, largest_sum
 from gmtree.privacy.ledger import Ledger
 from gmtree.privacy.sampling import noise
+from gmtree.privacy.workload import TableQuery
 from gmtree.tree import Tree
 
 # Draws at a time: few enough to stay in the cache until they are added.
 _DRAWS = 1 << 18
 
 
-def measure(tree: Tree, counts: Any, allocation: Allocation) -> np.ndarray:
+def measure(
+    tree: Tree, counts: Any, allocation: Allocation, charge: Callable[[], None]
+) -> np.ndarray:
     """Counts of all nodes with noise, 0 where not measured, exact where that is wanted.
 
     Noise is added to sums of leaves that were cut off; exact counts are sums of leaves that were
@@ -31,7 +37,8 @@ def measure(tree: Tree, counts: Any, allocation: Allocation) -> np.ndarray:
     made consistent with the exact counts. That costs no privacy: one record changes the cut-off
     count of one leaf by at most one, and exact counts are outside the guarantee.
 
-    Everything that can be wrong with `counts` is found before anything is drawn.
+    Everything that can be wrong with `counts` is found before anything is drawn; then `charge` is
+    called, which may refuse; then noise is drawn.
     """
     ledger, exact = allocation.ledger, allocation.exact
     by_leaf = _whole_numbers(tree, counts)
@@ -43,8 +50,45 @@ def measure(tree: Tree, counts: Any, allocation: Allocation) -> np.ndarray:
     measured = measured_nodes(tree, ledger, exact)
     if measured is not None:
         noisy[~measured] = 0
-    _add_noise(tree, allocation, noisy)
+    charge()
+    _add_noise(tree, allocation.scales, exact, ledger.mechanism, noisy)
     return noisy
+
+
+def measure_tables(
+    tree: Tree, counts: Any, allocation: Allocation, charge: Callable[[], None]
+) -> dict[TableQuery, np.ndarray]:
+    """The same for tables: for each query a table per node, of the cut-off cells of the leaves.
+
+    One record changes one cell of one leaf by at most one, and so one cell of each query.
+    """
+    ledger, exact = allocation.ledger, allocation.exact
+    workload = ledger.workload
+    by_leaf = _whole_numbers(tree, counts, workload.shape)
+    if ledger.max_count is None:
+        _check_public_total(tree, by_leaf)
+    totals = None if exact is None else _exact_sums(tree, _leaf_totals(tree, by_leaf), exact)
+    cut = _cut_off(by_leaf, ledger.max_count or largest_sum(tree))
+    found: dict[TableQuery, np.ndarray] = {}
+    scales: dict[TableQuery, tuple[Fraction | None, ...]] = {}
+    for k, name in enumerate(workload.queries):
+        query, cells = name or (), workload.cells[k]
+        scales[query] = ledger.scales[k :: len(workload.queries)]
+        table = np.zeros((tree.n, cells), np.int64)
+        table[tree._leaf_index] = workload.marginal(cut, query).reshape(tree.n_leaves, cells)
+        _sweep.accumulate(tree._natural_layout, table, table)
+        unmeasured = np.array([scale is None for scale in scales[query]])
+        if unmeasured.any():
+            table[unmeasured[tree.depth - 1]] = 0
+        if cells == 1 and exact is not None and totals is not None:
+            table[exact, 0] = totals
+        found[query] = table
+    charge()
+    for k, (query, table) in enumerate(found.items()):
+        known = exact if workload.cells[k] == 1 else None
+        _add_noise(tree, scales[query], known, ledger.mechanism, table)
+        found[query] = table.reshape(tree.n, *workload.query_shape(query))
+    return found
 
 
 def forget_locals(error: BaseException, outer: BaseException | None) -> None:
@@ -96,6 +140,15 @@ def _cut_off(by_leaf: np.ndarray, most: int) -> np.ndarray:
     return np.clip(by_leaf.astype(np.int64, copy=False), 0, most)
 
 
+def _leaf_totals(tree: Tree, by_leaf: np.ndarray) -> np.ndarray:
+    """Totals of the tables of leaves, above the bound where a cell or the total is."""
+    most = largest_sum(tree)
+    axes = tuple(range(1, by_leaf.ndim))
+    # Exact below the bound; above it, sums of whole numbers might not fit into 64 bits.
+    totals = _cut_off(by_leaf, most + 1).sum(axis=axes, dtype=np.float64)
+    return np.minimum(totals, most + 1).astype(np.int64)
+
+
 def _exact_sums(tree: Tree, by_leaf: np.ndarray, exact: np.ndarray) -> np.ndarray:
     """Counts of the exact nodes, of leaves that are not cut off (negative ones count as 0).
 
@@ -118,34 +171,47 @@ def _exact_sums(tree: Tree, by_leaf: np.ndarray, exact: np.ndarray) -> np.ndarra
     return sums[exact]
 
 
-def _add_noise(tree: Tree, allocation: Allocation, out: np.ndarray) -> None:
-    """Independent noise at every node that is measured and not exact.
+def _add_noise(
+    tree: Tree,
+    scales: Sequence[Fraction | None],
+    exact: np.ndarray | None,
+    mechanism: str,
+    out: np.ndarray,
+) -> None:
+    """Independent noise, by level, for every count of the nodes that are not exact.
 
     Sums wrap around like the noise: the result is a function of the exact noisy counts.
     """
-    scales, exact, ledger = allocation
-    sample = getattr(noise, ledger.mechanism)
+    sample = getattr(noise, mechanism)
     distinct = {scale for scale in scales if scale is not None}
     if len(distinct) == 1 and exact is None and None not in scales:
         (scale,) = distinct
-        for start in range(0, tree.n, _DRAWS):
-            part = out[start : start + _DRAWS]
+        flat = out.reshape(-1)
+        for start in range(0, flat.size, _DRAWS):
+            part = flat[start : start + _DRAWS]
             part += sample(scale, part.size)
         return
+    rows = max(1, _DRAWS // math.prod(out.shape[1:]))
     for scale in distinct:
         chosen = np.array([s == scale for s in scales])[tree.depth - 1]
         if exact is not None:
             chosen &= ~exact
-        out[chosen] += sample(scale, int(np.count_nonzero(chosen)))
+        nodes = np.flatnonzero(chosen)
+        for start in range(0, nodes.size, rows):
+            part = nodes[start : start + rows]
+            out[part] += sample(scale, (part.size, *out.shape[1:]))
 
 
 # --------------------------------------------------------------------------- arguments
 
 
-def _whole_numbers(tree: Tree, counts: Any) -> np.ndarray:
-    """Integers, one per leaf. No message tells a count."""
+def _whole_numbers(tree: Tree, counts: Any, shape: tuple[int, ...] = ()) -> np.ndarray:
+    """Integers, one or a table of them per leaf. No message tells a count."""
     # A list may hold whole numbers of any size, of which numpy would make floats.
-    counts = tree._aligned("counts", counts, "leaf", tell=False)
+    if not shape:
+        counts = tree._aligned("counts", counts, "leaf", tell=False)
+    elif hasattr(counts, "iloc"):
+        check.refuse_labels("counts", counts)
     listed = isinstance(counts, (list, tuple))
     if isinstance(counts, np.ma.MaskedArray):
         check.fail_type("counts", "must not be a masked array: what is hidden would be counted.")
@@ -153,14 +219,14 @@ def _whole_numbers(tree: Tree, counts: Any) -> np.ndarray:
         a = np.array(counts, dtype=object) if listed else np.asarray(counts)
     except (TypeError, ValueError):
         check.fail("counts", "must be an array of whole numbers.")
-    if a.shape != (tree.n_leaves,):
+    if a.shape != (tree.n_leaves, *shape):
         check.fail(
             "counts",
-            f"must have shape ({tree.n_leaves},), one count per leaf in the order of tree.leaves, "
-            f"not {a.shape}.",
+            f"must have shape {(tree.n_leaves, *shape)}, one {'table' if shape else 'count'} per "
+            f"leaf in the order of tree.leaves, not {a.shape}.",
         )
     if a.dtype == object:
-        whole = all(isinstance(x, (int, np.integer)) and not isinstance(x, bool) for x in a)
+        whole = all(isinstance(x, (int, np.integer)) and not isinstance(x, bool) for x in a.flat)
         if not whole:
             check.fail_type("counts", "must hold whole numbers (integers) only.")
     elif a.dtype.kind not in "iu":

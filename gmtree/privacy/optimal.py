@@ -17,6 +17,7 @@ import numpy as np
 
 from gmtree._kernels import planning as kernels
 from gmtree.privacy.cumulants import SMALLEST_VARIANCE
+from gmtree.privacy.packing import splitmix
 from gmtree.tree import Tree
 
 # Variances of levels as a function of their losses, with d log(variance) / d log(loss).
@@ -61,12 +62,12 @@ class Classes:
         kind *= 2
         if exact is not None:
             kind += tree.to_positions(exact)
-        code = _mix(np.arange(2 * tree.height, dtype=np.uint64))
+        code = splitmix(np.arange(2 * tree.height, dtype=np.uint64))
         key = np.zeros(n_inner, np.uint64)
         for start, stop in _levels_upward(tree):
             if start < n_inner:
-                key[start:stop] = _mix(key[start:stop] ^ code[kind[start:stop]])
-                value = _mix(key[start:stop])
+                key[start:stop] = splitmix(key[start:stop] ^ code[kind[start:stop]])
+                value = splitmix(key[start:stop])
             else:
                 value = code[kind[start:stop]]
             if start > 0:
@@ -150,14 +151,6 @@ def _levels_upward(tree: Tree) -> Sequence[tuple[int, int]]:
     return list(zip(start[-2::-1].tolist(), start[:0:-1].tolist(), strict=True))
 
 
-def _mix(x: np.ndarray) -> np.ndarray:
-    """64-bit numbers scattered (the finaliser of splitmix64)."""
-    x = x + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
-
-
 # --------------------------------------------------------------------------- minimising
 
 
@@ -178,9 +171,18 @@ class Problem:
 
     def best_losses(self) -> np.ndarray:
         """Losses by level; 0 for levels better not measured."""
-        classes = self.classes
-        usable = np.bincount(classes.level[~classes.exact], minlength=classes.height) > 0
+        usable = self.usable
         return (self._convex_minimum(usable) if self.convex else self._best_minimum(usable))[1]
+
+    @property
+    def usable(self) -> np.ndarray:
+        """Levels that are not exact altogether."""
+        classes = self.classes
+        return np.bincount(classes.level[~classes.exact], minlength=classes.height) > 0
+
+    def worst(self, losses: np.ndarray) -> tuple[float, np.ndarray]:
+        """The largest loss of any neighbours, and how often it contains each of `losses`."""
+        return self.classes.worst_path(losses, self.neighbors)
 
     def _convex_minimum(self, usable: np.ndarray) -> tuple[float, np.ndarray]:
         """The one minimum, without levels that would get next to nothing."""
@@ -238,7 +240,7 @@ class Problem:
         losses = np.where(self.needed, _SMALLEST_LOSS * self.budget, 0.0)
         least = losses.copy()
         losses[levels] = self.budget / levels.size
-        worst, path = self.classes.worst_path(losses, self.neighbors)
+        worst, path = self.worst(losses)
         paths = [path]
         if worst > 0:
             losses *= self.budget / worst
@@ -268,7 +270,7 @@ class Problem:
                 options={"ftol": 1e-7, "maxiter": 200},
             )
             losses = spread(found.x)
-            worst, path = self.classes.worst_path(losses, self.neighbors)
+            worst, path = self.worst(losses)
             if worst <= self.budget * (1 + _SLACK):
                 break
             paths.append(path)

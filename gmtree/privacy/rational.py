@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -17,6 +18,7 @@ _BITS = 64
 LARGEST = 1 << 1000
 # Powers of ten beyond this are no amount anybody means, and take long to write out.
 _LARGEST_EXPONENT = 1000
+_STORED_FRACTION = re.compile(r"[0-9]{1,1000}(/[0-9]{1,1000})?")
 
 
 def rational(argument: str, x: Any) -> Fraction:
@@ -60,6 +62,18 @@ def positive(argument: str, x: Any) -> Fraction:
     if value > LARGEST:
         check.fail(argument, "must be below 2**1000.")
     return value
+
+
+def stored_fraction(text: Any) -> Fraction:
+    """An amount in a file, as `str` writes a fraction, and not too long."""
+    # No powers of ten: "1e999999999" would be computed for hours.
+    if not isinstance(text, str) or not _STORED_FRACTION.fullmatch(text):
+        shown = text[:20] if isinstance(text, str) else text
+        check.fail("data", f"must hold amounts such as '1/3', not {shown!r}.")
+    try:
+        return Fraction(text)
+    except ZeroDivisionError:
+        check.fail("data", f"must hold amounts such as '1/3', not {text[:20]!r}.")
 
 
 def round_up(x: Fraction) -> Fraction:

@@ -19,6 +19,7 @@ import numpy as np
 from gmtree import _validate as check
 from gmtree._text import preformatted, short
 from gmtree.consistency import Consistency
+from gmtree.privacy.account import Account
 from gmtree.privacy.allocation import divide, largest_sum
 from gmtree.privacy.budget import Budget
 from gmtree.privacy.cumulants import measurement_cumulants
@@ -26,6 +27,7 @@ from gmtree.privacy.intervals import ErrorLaws, confidence
 from gmtree.privacy.ledger import Ledger
 from gmtree.privacy.measuring import forget_locals, measure, measured_nodes
 from gmtree.privacy.planning import Plan
+from gmtree.privacy.provenance import Drawing, with_options, with_tree
 from gmtree.tree import Tree
 
 if TYPE_CHECKING:
@@ -43,15 +45,18 @@ def release(
     *,
     epsilon: Any = None,
     rho: Any = None,
+    delta: Any = None,
     level_shares: Sequence[Any] | None = None,
     neighbors: str = "add_remove",
     max_contributions: int = 1,
+    max_per_leaf: int | None = None,
     invariants: Any = (),
     mechanism: str | None = None,
     nonnegative: bool = False,
     integer: bool = False,
     max_count: int | None = None,
     outside: Sequence[str] = (),
+    account: Account | None = None,
     threads: int | None = None,
 ) -> Release:
     """Publish counts on a tree with differential privacy.
@@ -68,7 +73,8 @@ def release(
     counts : array of int
         True count of each leaf, in the order of ``tree.leaves``. Negative ones count as 0, or
         are refused with ``neighbors="change_one"``.
-    epsilon, rho, level_shares, neighbors, max_contributions, invariants, mechanism, max_count
+    epsilon, rho, delta, level_shares, neighbors, max_contributions, max_per_leaf, invariants, \
+mechanism, max_count
         Budget and how it is divided, and the public bound at which counts are cut off: see
         :func:`gmtree.privacy.allocate`.
     nonnegative : bool
@@ -82,6 +88,8 @@ def release(
     outside : sequence of str, optional
         Sentences for the ledger about what else is published without noise: see
         :func:`gmtree.privacy.allocate`.
+    account : gmtree.privacy.Account, optional
+        What the release is charged to before anything is drawn; refused if too little is left.
     threads : int, optional
         As in :class:`Consistency`.
 
@@ -104,9 +112,11 @@ def release(
         budget = Budget.of(
             epsilon=epsilon,
             rho=rho,
+            delta=delta,
             level_shares=level_shares,
             neighbors=neighbors,
             max_contributions=max_contributions,
+            max_per_leaf=max_per_leaf,
             invariants=invariants,
             mechanism=mechanism,
             max_count=max_count,
@@ -114,17 +124,19 @@ def release(
         )
         allocation = divide(tree, budget)
         ledger, exact = allocation.ledger, allocation.exact
-        options = _options(tree, ledger, nonnegative, integer)
+        options = whole_options(tree, ledger, nonnegative, integer)
         # Refuses scales that leave a value undetermined: before anything is spent.
         post = Consistency(tree, {"node": measurement_cumulants(tree, ledger, exact)[0]}, threads)
-        noisy = measure(tree, counts, allocation)
+        draw = Drawing("release", tree, allocation, account)
+        noisy = measure(tree, counts, allocation, draw.charge)
     except BaseException as error:
         forget_locals(error, outer)
         raise
     finally:
         # Tracebacks that print local variables must not print the true counts.
         del counts
-    made = Release(tree, noisy, ledger, exact, *options, threads, post=post)
+    origin = draw.origin(nonnegative=options[0], integer=options[1])
+    made = Release(tree, noisy, ledger, exact, *options, threads, post=post, origin=origin)
     # Computed now, so that an error in it is seen where the budget is spent.
     made.values  # noqa: B018
     return made
@@ -158,11 +170,12 @@ class Release:
         threads: int | None = None,
         *,
         post: Consistency | None = None,
+        origin: dict[str, Any] | None = None,
     ) -> None:
         noisy.flags.writeable = False
         self.tree, self.noisy, self.ledger = tree, noisy, ledger
         self.nonnegative, self.integer = nonnegative, integer
-        self._exact, self._threads = exact, threads
+        self._exact, self._threads, self._origin = exact, threads, origin
         if post is not None:
             self._post = post
 
@@ -174,7 +187,18 @@ class Release:
     def __reduce__(self) -> tuple[Any, ...]:
         # What can be computed again is left out.
         options = (self.nonnegative, self.integer, self._threads)
-        return Release, (self.tree, self.noisy, self.ledger, self._exact, *options)
+        parts = (self.tree, self.noisy, self.ledger, self._exact, *options)
+        return _again, (parts, self._origin)
+
+    @cached_property
+    def provenance(self) -> dict[str, Any] | None:
+        """Where the release comes from, for those who read its file later.
+
+        The function, time and versions that made it, its options, the fingerprint of its tree,
+        and the entry of the account it was charged to, if any. None for releases that an older
+        version saved.
+        """
+        return with_tree(self._origin, self.tree)
 
     # ------------------------------------------------------------------ values
 
@@ -214,8 +238,11 @@ class Release:
         >>> bool((r.reprocess(nonnegative=True).values >= 0).all())
         True
         """
-        options = _options(self.tree, self.ledger, nonnegative, integer)
-        other = Release(self.tree, self.noisy, self.ledger, self._exact, *options, self._threads)
+        options = whole_options(self.tree, self.ledger, nonnegative, integer)
+        other = Release(
+            self.tree, self.noisy, self.ledger, self._exact, *options, self._threads,
+            origin=with_options(self._origin, nonnegative=options[0], integer=options[1]),
+        )  # fmt: skip
         shared = ("_post", "_laws", "estimate", "std_error")
         other.__dict__.update({k: x for k, x in self.__dict__.items() if k in shared})
         return other
@@ -384,14 +411,23 @@ class Release:
     def save(self, path: str | PathLike[str]) -> None:
         """Write the release to a file, from which :meth:`load` makes it again.
 
-        The file holds the noisy counts, the tree with its labels, the ledger and the options:
-        what is public already. ``.npz`` needs nothing else; ``.parquet`` needs pyarrow, and has
-        one row per node that other programs can read, values, estimates and their standard errors
-        included.
+        The file holds the noisy counts, the tree with its labels, the ledger, the options and
+        the provenance: what is public already. ``.npz`` needs nothing else; ``.parquet`` needs
+        pyarrow, and has one row per node that other programs can read, values, estimates and
+        their standard errors included.
         """
         from gmtree.privacy import storage
 
         storage.save(self, path)
+
+    def save_ledger(self, path: str | PathLike[str]) -> None:
+        """Write ledger and provenance as JSON, to lie beside a table that you write yourself.
+
+        :func:`gmtree.privacy.load_ledger` reads it.
+        """
+        from gmtree.privacy import storage
+
+        storage.save_ledger(self, path)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Release:
@@ -413,16 +449,23 @@ class Release:
         """
         from gmtree.privacy import storage
 
-        tree, noisy, ledger, exact, nonnegative, integer = storage.load(path)
-        return cls(tree, noisy, ledger, exact, *_options(tree, ledger, nonnegative, integer))
+        tree, noisy, ledger, exact, nonnegative, integer, origin = storage.load(path)
+        options = whole_options(tree, ledger, nonnegative, integer)
+        return cls(tree, noisy, ledger, exact, *options, origin=origin)
 
 
-def _options(tree: Tree, ledger: Ledger, nonnegative: Any, integer: Any) -> tuple[bool, bool]:
+def _again(parts: tuple[Any, ...], origin: dict[str, Any] | None) -> Release:
+    return Release(*parts, origin=origin)
+
+
+def whole_options(tree: Tree, ledger: Ledger, nonnegative: Any, integer: Any) -> tuple[bool, bool]:
+    """Whether values shall not be negative, and shall be whole; refused if noise is too large."""
     for name, value in (("nonnegative", nonnegative), ("integer", integer)):
         if not isinstance(value, (bool, np.bool_)):
             check.fail_type(name, f"must be True or False, not {value!r}.")
     largest = max(scale for scale in ledger.scales if scale is not None)
-    if integer and _REACH * largest * tree.n > largest_sum(tree):
+    counts = tree.n * ledger.workload.table_cells
+    if integer and _REACH * largest * counts > largest_sum(tree):
         # Known beforehand, so that rounding never fails on account of what was drawn.
         check.fail("integer", f"must be False with noise as large as {float(largest):.3g}.")
     return bool(nonnegative), bool(integer)

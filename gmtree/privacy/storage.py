@@ -1,4 +1,4 @@
-"""Releases on disk: ``.npz`` and ``.parquet``.
+"""Releases on disk: ``.npz`` and ``.parquet``, and ledgers beside other files.
 
 Both hold the arrays ``parent``, ``noisy``, ``exact`` and ``labels`` (the last two where there are
 any) and a text in JSON: what the file is, the ledger, the options, and a SHA-256 checksum of all
@@ -26,10 +26,14 @@ from gmtree._version import __version__
 from gmtree.privacy.allocation import check_account
 from gmtree.privacy.columns import columns
 from gmtree.privacy.ledger import Ledger
+from gmtree.privacy.packing import fit_int64, pack_labels, portable, unpack_labels
+from gmtree.privacy.provenance import checked
 from gmtree.tree import Tree
 from gmtree.tree.core import _rebuild
 
 FORMAT = "gmtree release 1"
+TABLES_FORMAT = "gmtree table release 1"
+LEDGER_FORMAT = "gmtree release ledger 1"
 _ARRAYS = ("parent", "noisy", "exact", "labels")
 # What they are called among the columns of a Parquet file.
 _COLUMNS = {"parent": "parent", "noisy": "noisy", "exact": "exact", "labels": "stored_label"}
@@ -54,17 +58,83 @@ _UNREADABLE = (
 )
 
 Arrays = dict[str, np.ndarray]
-Parts = tuple[Tree, np.ndarray, Ledger, np.ndarray | None, bool, bool]
+Parts = tuple[Tree, Any, Ledger, np.ndarray | None, bool, bool, dict[str, Any] | None]
 
 
 def save(release: Any, path: str | os.PathLike[str]) -> None:
-    """Write what :func:`load` reads."""
+    """Write what :func:`load` reads, or for tables :func:`load_tables`."""
     target = check.path("path", path)
-    write = _for_suffix(target, _write_npz, _write_parquet)
+    kinds = (_write_npz,) if _is_tables(release) else (_write_npz, _write_parquet)
+    write = _for_suffix(target, *kinds)
     arrays, header = _pack(release)
     header["checksum"] = _checksum(arrays, header)
     with replacing(target) as stream:
         write(stream, arrays, header, release)
+
+
+def _is_tables(release: Any) -> bool:
+    return release.ledger.axes is not None
+
+
+def save_ledger(release: Any, path: str | os.PathLike[str], table: Path | None = None) -> None:
+    """Write the ledger and the provenance of a release as JSON, to lie beside a table of it.
+
+    With `table`, the name and the SHA-256 of that file are noted, too.
+    """
+    target = check.path("path", path)
+    data: dict[str, Any] = {
+        "format": LEDGER_FORMAT,
+        "ledger": release.ledger.to_dict(),
+        "provenance": release.provenance,
+        "table": None,
+    }
+    if table is not None:
+        digest = hashlib.sha256()
+        with table.open("rb") as written:
+            while part := written.read(1 << 20):
+                digest.update(part)
+        data["table"] = {"file": table.name, "sha256": digest.hexdigest()}
+    data["checksum"] = _checksum({}, data)
+    with replacing(target) as stream:
+        stream.write(json.dumps(data, indent=1).encode())
+
+
+def load_ledger(path: str | os.PathLike[str]) -> Ledger:
+    """Read the ledger that lies beside a table of a release.
+
+    :meth:`gmtree.Release.save_ledger` writes it, and so does ``gmtree release`` beside a CSV file.
+    Any other file is a ValueError.
+
+    Examples
+    --------
+    >>> import gmtree as gm, tempfile, os
+    >>> from gmtree import privacy
+    >>> r = gm.release(gm.shapes.star(3), [300, 400], epsilon=1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "table.csv.ledger.json")
+    ...     r.save_ledger(path)
+    ...     privacy.load_ledger(path) == r.ledger
+    True
+    """
+    return read_ledger(path)[0]
+
+
+def read_ledger(path: str | os.PathLike[str]) -> tuple[Ledger, dict[str, Any]]:
+    """The ledger that :func:`save_ledger` wrote, and all that is in the file."""
+    target = check.path("path", path)
+    with target.open("rb") as stream:
+        text = stream.read()
+    try:
+        data = _mapping(json.loads(text))
+        known = data.get("format") == LEDGER_FORMAT and data.get("checksum") == _checksum({}, data)
+        if not known:
+            raise ValueError("it has another format, or is damaged")
+        for name in ("provenance", "table"):
+            if not isinstance(data[name], (dict, type(None))):
+                raise ValueError(f"its {name!r} is no mapping")
+        return Ledger.from_dict(data["ledger"]), data
+    except (*_UNREADABLE, RecursionError) as error:
+        raise ValueError(f"Argument 'path' must be the ledger of a release; {error}.") from None
 
 
 @contextmanager
@@ -82,26 +152,46 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 def load(path: str | os.PathLike[str]) -> Parts:
     """The parts a Release is made of; a ValueError for any file that :func:`save` did not write."""
     target = check.path("path", path)
-    read = _for_suffix(target, _read_npz, _read_parquet)
+    return _load(target, _for_suffix(target, _read_npz, _read_parquet), FORMAT, _noisy)
+
+
+def load_tables(path: str | os.PathLike[str]) -> Parts:
+    """The parts a TableRelease is made of; a ValueError for any other file."""
+    target = check.path("path", path)
+    return _load(target, _for_suffix(target, _read_npz), TABLES_FORMAT, _noisy_tables)
+
+
+def is_of_tables(path: str | os.PathLike[str]) -> bool:
+    """Whether a file says of itself that it is a release of tables."""
+    target = check.path("path", path)
+    if target.suffix.lower() != ".npz":
+        return False
     with target.open("rb") as stream:
+        return _read_npz(stream)[1].get("format") == TABLES_FORMAT
+
+
+def _load(path: Path, read: Callable, form: str, noisy: Callable) -> Parts:
+    with path.open("rb") as stream:
         arrays, header = read(stream)
-    if header.get("format") != FORMAT:
-        _refuse(f"its format is {header.get('format')!r}, not {FORMAT!r}")
+    if header.get("format") != form:
+        _refuse(f"its format is {header.get('format')!r}, not {form!r}")
     if any(array.dtype == object for array in arrays.values()):
         _refuse("it has missing entries: it is damaged")
     if header.get("checksum") != _checksum(arrays, header):
         _refuse("its checksum is wrong: it is damaged")
     try:
-        return _unpack(arrays, header)
+        return _unpack(arrays, header, noisy)
     except _UNREADABLE as error:
         _refuse(f"its parts do not fit together ({error})")
 
 
-def _for_suffix(path: Path, npz: Callable, parquet: Callable) -> Callable:
+def _for_suffix(path: Path, *kinds: Callable) -> Callable:
+    """What reads or writes such a file: the first function .npz, the second .parquet."""
+    known = dict(zip((".npz", ".parquet"), kinds, strict=False))
     suffix = path.suffix.lower()
-    if suffix not in (".npz", ".parquet"):
-        check.fail("path", f"must end in .npz or .parquet, not {path.name!r}.")
-    return npz if suffix == ".npz" else parquet
+    if suffix not in known:
+        check.fail("path", f"must end in {' or '.join(known)}, not {path.name!r}.")
+    return known[suffix]
 
 
 def _refuse(why: str) -> NoReturn:
@@ -112,7 +202,7 @@ def _checksum(arrays: Arrays, header: Mapping[str, Any]) -> str:
     digest = hashlib.sha256()
     text = {key: value for key, value in header.items() if key != "checksum"}
     digest.update(json.dumps(text, sort_keys=True).encode())
-    for name in _ARRAYS:
+    for name in (*_ARRAYS, *sorted(set(arrays) - set(_ARRAYS))):
         if name in arrays:
             a: Any = np.ascontiguousarray(arrays[name])
             digest.update(f"{name} {a.dtype.str} {a.shape}".encode())
@@ -124,100 +214,76 @@ def _checksum(arrays: Arrays, header: Mapping[str, Any]) -> str:
 
 
 def _pack(release: Any) -> tuple[Arrays, dict[str, Any]]:
-    tree = release.tree
-    arrays = {"parent": _portable(tree.parent), "noisy": _portable(release.noisy)}
+    """Arrays and header; the table of query k is the array ``noisy_k``."""
+    tree, form = release.tree, TABLES_FORMAT if _is_tables(release) else FORMAT
+    arrays = {"parent": portable(tree.parent)}
+    if _is_tables(release):
+        tables = release.noisy.values()
+        arrays |= {f"noisy_{k}": portable(table) for k, table in enumerate(tables)}
+    else:
+        arrays["noisy"] = portable(release.noisy)
     header: dict[str, Any] = {
-        "format": FORMAT,
+        "format": form,
         "gmtree": __version__,
         "ledger": release.ledger.to_dict(),
         "nonnegative": release.nonnegative,
         "integer": release.integer,
+        "provenance": release.provenance,
         "level_names": None if tree.level_names is None else list(tree.level_names),
     }
     if release._exact is not None:
         arrays["exact"] = release._exact
     if tree.labels is not None:
-        arrays["labels"], header["labels"] = _pack_labels(tree.labels)
+        arrays["labels"], header["labels"] = pack_labels(tree.labels)
     return arrays, header
 
 
-def _unpack(arrays: Arrays, header: Mapping[str, Any]) -> Parts:
+def _unpack(arrays: Arrays, header: Mapping[str, Any], noisy: Callable) -> Parts:
     names, labels = header["level_names"], None
     listed = names is None or isinstance(names, list)
     if not (listed and all(isinstance(x, str) for x in names or ())):
         raise ValueError("the names of levels are no list of text")
     if "labels" in arrays:
-        labels = _unpack_labels(arrays["labels"], header["labels"])
+        labels = unpack_labels(arrays["labels"], header["labels"])
     tree = _rebuild(arrays["parent"], labels, None if names is None else tuple(names))
-    noisy, exact = arrays["noisy"], arrays.get("exact")
-    for array, dtype in ((noisy, np.int64), (exact, np.bool_)):
-        if array is not None and (array.shape != (tree.n,) or array.dtype != dtype):
-            raise ValueError("an array has another size or type than the tree needs")
+    exact = arrays.get("exact")
+    if exact is not None:
+        _of_shape(exact, (tree.n,), np.bool_)
     if labels is not None and labels.shape != (tree.n,):
         raise ValueError("there are more or fewer labels than nodes")
     if names is not None and len(names) > tree.height:
         raise ValueError("there are more names of levels than levels")
     ledger = Ledger.from_dict(header["ledger"])
+    counts = noisy(arrays, tree, ledger)
     check_account(tree, ledger, exact)
     options = header["nonnegative"], header["integer"]
     if not all(isinstance(x, bool) for x in options):
         raise ValueError("an option is neither true nor false")
-    return tree, noisy, ledger, exact, *options
+    return tree, counts, ledger, exact, *options, checked(header.get("provenance"), tree)
 
 
-def _portable(a: np.ndarray) -> np.ndarray:
-    """Little-endian, so that the checksum is the same on every machine."""
-    return a.astype(a.dtype.newbyteorder("<"), copy=False)
+def _noisy(arrays: Arrays, tree: Tree, ledger: Ledger) -> np.ndarray:
+    if ledger.axes is not None:
+        raise ValueError("the ledger is that of tables")
+    return _of_shape(arrays["noisy"], (tree.n,), np.int64)
 
 
-def _pack_labels(labels: np.ndarray) -> tuple[np.ndarray, dict[str, str]]:
-    """Labels as an array of plain type, and what is needed to make them again."""
-    if labels.dtype.kind in "biufU":
-        plain = _portable(labels)
-        return plain, {"dtype": plain.dtype.str, "kind": "plain"}
-    if labels.dtype != object:
-        check.fail_type("labels", f"must be numbers or text to be saved, not {labels.dtype}.")
-    listed = labels.tolist()
-    types = set(map(type, listed))
-    # Arrays of text drop zeros at the end.
-    if types == {str} and not any(x.endswith("\0") for x in listed):
-        plain, kind = np.array(listed, dtype=str), "object"
-    elif types == {int} and _fit_int64(listed):
-        plain, kind = np.array(listed, dtype=np.int64), "object"
-    else:
-        texts = [json.dumps(_to_json(i, x)) for i, x in enumerate(listed)]
-        plain, kind = np.array(texts, dtype=str), "json"
-    plain = _portable(plain)
-    return plain, {"dtype": plain.dtype.str, "kind": kind}
+def _noisy_tables(arrays: Arrays, tree: Tree, ledger: Ledger) -> dict[Any, np.ndarray]:
+    workload = ledger.workload
+    if ledger.axes is None or any(f"noisy_{k}" not in arrays for k in range(len(workload.queries))):
+        raise ValueError("the ledger has other queries than the file")
+    return {
+        query or (): _of_shape(
+            arrays[f"noisy_{k}"], (tree.n, *workload.query_shape(query)), np.int64
+        )
+        for k, query in enumerate(workload.queries)
+    }
 
 
-def _unpack_labels(plain: np.ndarray, how: Mapping[str, str]) -> np.ndarray:
-    if how["kind"] == "plain":
-        return plain.astype(plain.dtype.newbyteorder("="), copy=False)
-    labels = np.empty(plain.shape, dtype=object)
-    listed = plain.tolist()
-    if how["kind"] == "json":
-        listed = [_from_json(json.loads(x)) for x in listed]
-    for i, label in enumerate(listed):
-        labels[i] = label
-    return labels
-
-
-def _to_json(node: int, label: Any) -> Any:
-    if isinstance(label, np.generic):
-        label = label.item()
-    if isinstance(label, tuple):
-        return [_to_json(node, x) for x in label]
-    if label is None or isinstance(label, (str, bool, int, float)):
-        return label
-    check.fail_type(
-        "labels", f"must be numbers, text or tuples to be saved; that of node {node} is "
-        f"{check.shown(label)}.",
-    )  # fmt: skip
-
-
-def _from_json(x: Any) -> Any:
-    return tuple(map(_from_json, x)) if isinstance(x, list) else x
+def _of_shape(array: np.ndarray, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    if array.shape != shape or array.dtype != dtype:
+        raise ValueError("an array has another size or type than the tree needs")
+    return array
 
 
 # --------------------------------------------------------------------------- npz
@@ -231,7 +297,7 @@ def _write_npz(stream: IO[bytes], arrays: Arrays, header: Mapping[str, Any], rel
 def _read_npz(stream: IO[bytes]) -> tuple[Arrays, dict[str, Any]]:
     try:
         with np.load(stream, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in _ARRAYS if name in file}
+            arrays = {name: file[name] for name in file.files if name != "header"}
             header = json.loads(file["header"].tobytes())
     except _UNREADABLE as error:
         _refuse(f"it cannot be read ({error})")
@@ -263,13 +329,9 @@ def _for_arrow(column: np.ndarray) -> Any:
         return column
     listed = column.tolist()
     types = {type(x) for x in listed if x is not None}
-    if types in ({str}, {float}, {bool}) or (types == {int} and _fit_int64(listed)):
+    if types in ({str}, {float}, {bool}) or (types == {int} and fit_int64(listed)):
         return listed
     return [None if x is None else str(x) for x in listed]
-
-
-def _fit_int64(listed: list[Any]) -> bool:
-    return all(x is None or -(2**63) <= x < 2**63 for x in listed)
 
 
 def _read_parquet(stream: IO[bytes]) -> tuple[Arrays, dict[str, Any]]:

@@ -51,13 +51,27 @@ def test_file_system_counts_bytes(tmp_path):
     assert summary.startswith("8 files and directories, 0 not readable, depth 4")
 
 
-@pytest.mark.parametrize("name", ["counts_frame.py", "phylogeny.py", "file_system.py"])
+@pytest.mark.parametrize(
+    "name", ["counts_frame.py", "phylogeny.py", "file_system.py", "private_tables.py"]
+)
 def test_examples_end_with_a_picture(name, tmp_path):
     pytest.importorskip("matplotlib", reason="pictures need matplotlib")
     picture = tmp_path / "picture.png"
     example = next(path for path in EXAMPLES if path.name == name)
     run(example, *ARGUMENTS.get(name, []), "--picture", str(picture))
     assert picture.stat().st_size > 10_000
+
+
+def test_private_tables_are_never_worse_than_independent_queries():
+    example = next(path for path in EXAMPLES if path.name == "private_tables.py")
+    text = run(example, "--nodes", "3000")
+    assert "A second release of half the budget is refused" in text
+    rows = [line.split() for line in text.splitlines() if line.endswith(tuple("0123456789"))]
+    rows = [row[-5:] for row in rows if row[0] in ("United", "State", "County", "Block", "Census")]
+    assert len(rows) > 10
+    for noise, _, expected, _, gain in rows:
+        assert float(expected) <= float(noise)
+        assert float(gain) >= 1
 
 
 def test_census_release_prints_what_it_promises():

@@ -1,0 +1,94 @@
+"""Where a release comes from: when, by which versions, with which options, from which account."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from gmtree import _validate as check
+from gmtree._version import __version__
+from gmtree.privacy.account import Account, Entry, now
+from gmtree.privacy.allocation import Allocation
+from gmtree.privacy.packing import fingerprint
+from gmtree.tree import Tree
+
+_PACKAGES = ("numpy", "numba", "scipy")
+
+
+class Drawing:
+    """One release on its way: it is charged to an account, if any, and notes where it comes from.
+
+    Nothing that it notes depends on the data.
+    """
+
+    def __init__(
+        self, function: str, tree: Tree, allocation: Allocation, account: Account | None
+    ) -> None:
+        if account is not None:
+            check.instance("account", account, Account)
+        self._function, self._tree, self._allocation = function, tree, allocation
+        self._account = account
+        self._entry: Entry | None = None
+
+    def charge(self) -> None:
+        """Take the loss from the account; a ValueError if too little is left."""
+        if self._account is not None:
+            self._entry = self._account.charge(self._tree, self._allocation, self._function)
+
+    def origin(self, **options: Any) -> dict[str, Any]:
+        """Text, numbers and truth values, fit for JSON; without the tree, see :func:`with_tree`."""
+        entry, account, drawn = self._entry, self._account, None
+        if entry is not None and account is not None:
+            drawn = {
+                "file": None if account.path is None else account.path.name,
+                "entry": entry.number,
+                "charged": str(entry.charged),
+                "measure": account.measure,
+            }
+        return {
+            "function": self._function,
+            "time": now() if entry is None else entry.time,
+            "versions": dict(_versions()),
+            "options": options,
+            "account": drawn,
+        }
+
+
+def with_tree(origin: dict[str, Any] | None, tree: Tree) -> dict[str, Any] | None:
+    """The same with the fingerprint of the tree, which takes a while for large trees."""
+    return None if origin is None else {**origin, "tree": fingerprint(tree)}
+
+
+def with_options(origin: dict[str, Any] | None, **options: Any) -> dict[str, Any] | None:
+    """The same for values that were made again with other options."""
+    return None if origin is None else {**origin, "options": options}
+
+
+@lru_cache(maxsize=1)
+def _versions() -> dict[str, str]:
+    found = {"gmtree": __version__, "python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "unknown"
+    return found
+
+
+def checked(stored: Any, tree: Tree) -> dict[str, Any] | None:
+    """What a file says of its origin; a ValueError for what does not belong to its tree."""
+    if stored is None:
+        return None
+    if not isinstance(stored, Mapping):
+        raise ValueError("where it comes from is no mapping")
+    for name, kind in (("function", str), ("time", str), ("versions", dict), ("options", dict)):
+        if not isinstance(stored.get(name), kind):
+            raise ValueError(f"where it comes from has no {name!r}")
+    if not isinstance(stored.get("account"), (dict, type(None))):
+        raise ValueError("where it comes from has no 'account'")
+    if stored.get("tree") != fingerprint(tree):
+        raise ValueError("it was made for another tree")
+    return {key: value for key, value in stored.items() if key != "tree"}
