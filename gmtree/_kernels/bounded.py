@@ -26,11 +26,7 @@ from gmtree._kernels._shared import ONE, add, at, total_of
 
 
 class State(NamedTuple):
-    """The problem (first block) and its current solution (second block), per internal node.
-
-    Kernels loop over families themselves: a call that is handed the state, and is not inlined,
-    counts references to all its arrays, which takes longer than the work on a small family.
-    """
+    """The problem (first block) and its current solution (second block), per internal node."""
 
     parent: np.ndarray
     order: np.ndarray | None

@@ -7,7 +7,7 @@ The final value of node c given that of its parent p is ``x_c = z_c + k_c (x_p -
 
 import numpy as np
 
-from gmtree._kernels._jit import kernel
+from gmtree._kernels._jit import helper, kernel
 from gmtree._kernels._shared import ONE, at, known, ratio, share, stretch
 
 
@@ -50,7 +50,7 @@ def node_variances(parent, q, s, t, largest, rest, variance):
             variance[r] = own * ratio(others, t[p]) + k * k * variance[p]
 
 
-@kernel
+@helper
 def _overlap(a, b, sibling, t):
     """q_a q_b / t, and its limit where a, b or some `sibling` is undetermined."""
     if a == np.inf or b == np.inf:
@@ -131,7 +131,7 @@ def sibling_sums(child, rank, s, t, sums):
         sums[k] = sums[k + k] + sums[k + k + ONE]
 
 
-@kernel
+@helper
 def _climb(weight, spread, own, inside, outside):
     """weight and spread one step up: siblings of total q `inside` count 1, `outside` 0."""
     total = own + inside + outside

@@ -38,8 +38,8 @@ number of rounds to the logarithm of the range of values and variances. Passes o
 found to be as few. And a pass is not a whole sweep: each node remembers from which point on a
 leaf under it falls below its bound, only the paths to such leaves are entered, and only there is
 anything computed anew. Of the leaves of a family three numbers are kept, so they are read again
-only when one of them has to be held. A leaf is held once, so all passes together enter at most as many nodes as
-the held leaves have ancestors, each leaf counting its own.
+only when one of them has to be held. A leaf is held once, so all passes together enter at most as
+many nodes as the held leaves have ancestors, each leaf counting its own.
 
 References
 ----------
