@@ -24,8 +24,12 @@ def _stamp_of_shared() -> tuple[int, int]:
 _SHARED = _stamp_of_shared()
 _has_warned = False
 
+# A kernel allocates nothing, so it need not count references to arrays, and nobody calls it from C.
+# Both would be compiled along, which takes a third of the time of compiling.
+_OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
 
-def kernel(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+
+def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile on first use, release the GIL, and keep the machine code on disk where possible.
 
     Where neither the installation nor a cache directory can be written, the kernels are compiled
@@ -33,16 +37,15 @@ def kernel(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     be written avoids that.
     """
     compiler: Any = njit
-    options |= {"nogil": True, "error_model": "numpy"}
     try:
-        compiled = compiler(cache=True, **options)(function)
+        compiled = compiler(cache=True, **_OPTIONS)(function)
     except RuntimeError:  # numba's way of saying that it found no directory to write to
         _warn_once()
     else:
         # With NUMBA_DISABLE_JIT nothing is compiled, and nothing is kept on disk.
         if compiled is function or _is_renewed_with_shared(compiled):
             return compiled
-    return compiler(**options)(function)
+    return compiler(**_OPTIONS)(function)
 
 
 def _is_renewed_with_shared(compiled: Any) -> bool:
@@ -74,10 +77,20 @@ def _warn_once() -> None:
         )
 
 
+def helper(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that only kernels call, never Python: it has no way in from there.
+
+    It is not kept on disk by itself, since it is part of what is kept of the kernels.
+    """
+    compiler: Any = njit
+    return compiler(no_cpython_wrapper=True, **_OPTIONS)(function)
+
+
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel that becomes part of those that call it.
+    """A helper that becomes part of the kernels that call it.
 
     Left to itself the compiler may call a function of a few operations, which costs many times
-    what it does: each array handed over is counted as a reference.
+    what it does.
     """
-    return kernel(function, forceinline=True)
+    compiler: Any = njit
+    return compiler(no_cpython_wrapper=True, forceinline=True, **_OPTIONS)(function)

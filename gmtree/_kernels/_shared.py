@@ -30,13 +30,19 @@ def weights(s, t, r):
     if s is None:
         carry = 1.0 / (1.0 + t[r])
         return t[r] * carry, carry, t[r] * carry
-    if s[r] == 0.0 or (t[r] == np.inf and s[r] < np.inf):
-        return 1.0, 0.0, s[r]
-    if s[r] == np.inf or t[r] == 0.0:
-        return 0.0, 1.0, t[r]
-    inverse = 1.0 / (s[r] + t[r])
-    carry = s[r] * inverse
-    return t[r] * inverse, carry, t[r] * carry
+    return _weights_of(s[r], t[r])
+
+
+@inlined
+def _weights_of(s, t):
+    """`weights` of two numbers: compiled once, whatever kinds of arrays they come from."""
+    if s == 0.0 or (t == np.inf and s < np.inf):
+        return 1.0, 0.0, s
+    if s == np.inf or t == 0.0:
+        return 0.0, 1.0, t
+    inverse = 1.0 / (s + t)
+    carry = s * inverse
+    return t * inverse, carry, t * carry
 
 
 @inlined

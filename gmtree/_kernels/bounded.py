@@ -5,8 +5,16 @@ give or take: a child c comes out as ``z_c + w_c d_p``, where z is the value of 
 variance. ``tau_p`` is the least ``d_p`` for which no leaf below p falls below its bound: a subtree
 is entered only where ``d_p < tau_p``.
 
+``d_p`` only falls, so the leaves of p that are held are those with ``v + w d_p`` below their
+bounds, and nothing has to be remembered of each. What matters of the leaves of a family is kept in
+three numbers: ``leaf_t``, the weights of those that are not held, ``leaf_b``, the sum of all, each
+held one counting as its bound, and ``leaf_tau``, the least d for which no other one has to be held.
+
 Where children of p are undetermined (nothing is known of them from below), they alone share the
-difference, evenly: p is *split*, they weigh 1 and all others 0.
+difference, evenly: p is *split*, they weigh 1 and all others 0. Fewer of them may get more each, so
+d_p may rise again when one of them becomes determined. When the last of them is, p is split no
+longer, and the others begin to share from ``d_p = 0`` on. So there ``low_p``, the least d_p so far,
+tells which leaves are held; elsewhere it is the same array as d.
 """
 
 from typing import NamedTuple
@@ -18,11 +26,7 @@ from gmtree._kernels._shared import ONE, add, at, total_of
 
 
 class State(NamedTuple):
-    """The problem (first block) and its current solution (second block).
-
-    Kernels loop over families themselves: a call that is handed the state, and is not inlined,
-    counts references to all its arrays, which takes longer than the work on a small family.
-    """
+    """The problem (first block) and its current solution (second block), per internal node."""
 
     parent: np.ndarray
     order: np.ndarray | None
@@ -34,30 +38,36 @@ class State(NamedTuple):
     s: np.ndarray | None
     bound: np.ndarray | None
 
-    held: np.ndarray
-    split: np.ndarray
+    # None where no node is ever split
+    split: np.ndarray | None
     dirty: np.ndarray
     entered: np.ndarray
-    t: np.ndarray
+    leaf_t: np.ndarray
+    inner_t: np.ndarray
+    leaf_b: np.ndarray
+    leaf_tau: np.ndarray
     b: np.ndarray
-    z: np.ndarray
-    q: np.ndarray
-    weight: np.ndarray
     tau: np.ndarray
     d: np.ndarray
+    low: np.ndarray
 
 
-@kernel
+@inlined
 def _variance(s, r):
     return 1.0 if s is None else s[r]
 
 
-@kernel
+@inlined
 def _bound(bound, r):
     return 0.0 if bound is None else bound[r]
 
 
-@kernel
+@inlined
+def _is_split(split, p):
+    return False if split is None else split[p] != 0
+
+
+@inlined
 def _weight(split, q):
     """Share of a child whose value is known from below with variance q."""
     if split:
@@ -65,12 +75,7 @@ def _weight(split, q):
     return q
 
 
-@kernel
-def _leaf_weight(s, split, r):
-    return 1.0 if s is None else _weight(split, s[r])
-
-
-@kernel
+@inlined
 def _need(least, z, weight):
     """The least d of the parent for which z + weight d is not below `least`."""
     if weight > 0.0:
@@ -78,21 +83,108 @@ def _need(least, z, weight):
     return np.inf if z < least else -np.inf
 
 
+@inlined
+def _judge(order, v, s, bounds, splits, split, first, stop, d):
+    """(leaf_t, leaf_b, leaf_tau) of leaves `first` to ``stop - 1``, held as d tells.
+
+    Which leaves are held is as good as random, so the loop selects, without branches.
+    """
+    t = 0.0
+    b = 0.0
+    tau = -np.inf
+    for r in range(first, stop):
+        x = v[at(order, r)]
+        bound = _bound(bounds, r)
+        if s is None:
+            is_held = x + d < bound
+            t += 0.0 if is_held else 1.0
+            tau = max(tau, -np.inf if is_held else bound - x)
+        else:
+            weight = _weight(split, s[r])
+            is_held = x + weight * d < bound
+            if splits is not None:
+                # An undetermined leaf of a family that is not split was held before the others.
+                is_held |= weight == np.inf
+            t += 0.0 if is_held else weight
+            tau = max(tau, -np.inf if is_held else _need(bound, x, weight))
+        b += bound if is_held else x
+    return t, b, tau
+
+
 @kernel
-def _least(state, c):
-    """The least x_c for which no leaf below the internal node c falls below its bound."""
-    # With nothing to share out, leaves stay where they are, and tau is infinite either way.
-    return state.b[c] + state.t[c] * state.tau[c] if state.t[c] > 0.0 else state.tau[c]
+def begin(state, largest, seen, start, stop):
+    """No leaf is held; sets seen[0] if a value is not finite or larger than `largest`."""
+    order, v, s, bounds = state.order, state.v, state.s, state.bound
+    fits = True
+    for p in range(np.uint64(start), np.uint64(stop)):
+        first, last = np.uint64(state.first_leaf[p]), np.uint64(state.first_leaf[p + ONE])
+        split = _is_split(state.split, p)
+        t, b, tau = _judge(order, v, s, bounds, state.split, split, first, last, np.inf)
+        state.leaf_t[p] = t
+        state.leaf_b[p] = b
+        state.leaf_tau[p] = tau
+        state.d[p] = np.inf
+        state.low[p] = np.inf
+        state.dirty[p] = 1
+        state.entered[p] = 0
+        fits &= abs(v[at(order, p)]) <= largest
+        for r in range(first, last):
+            fits &= abs(v[at(order, r)]) <= largest
+    if not fits:
+        seen[0] = True
 
 
 # --------------------------------------------------------------------------- upward
 
 
+@inlined
+def _known(order, v, s, split, t, b, c):
+    """(z, q) of the internal node c from its own measurement and from below."""
+    own = v[at(order, c)]
+    if s is None:
+        carry = 1.0 / (1.0 + t)
+        return (own * t + b) * carry, t * carry
+    variance = s[c]
+    if variance == 0.0 or (_is_split(split, c) and variance < np.inf):
+        return own, variance
+    if variance == np.inf:
+        return b, np.inf if _is_split(split, c) else t
+    both = variance + t
+    return (own * t + b * variance) / both, t * (variance / both)
+
+
+@inlined
+def _need_of_inner(state, split, c, z, q):
+    """The least d of its parent for which no leaf below the internal node c has to be held."""
+    t, b, tau = state.leaf_t[c] + state.inner_t[c], state.b[c], state.tau[c]
+    if state.s is None:
+        return tau * (1.0 + t) + (b - state.v[at(state.order, c)])
+    # With nothing to share out, leaves stay where they are, and tau is infinite either way.
+    return _need(b + t * tau if t > 0.0 else tau, z, _weight(split, q))
+
+
+@inlined
+def _stays_split(splits, s, leaf_t, inner, first, last):
+    """Whether some child is still undetermined: a leaf that is not held, or an internal node."""
+    if splits is None or s is None or leaf_t > 0.0:
+        return splits is not None
+    some = False
+    for k in range(first, last):
+        some |= splits[inner[k]] != 0 and s[inner[k]] == np.inf
+    return some
+
+
+@inlined
+def _end_split(splits, p):
+    if splits is not None:
+        splits[p] = 0
+
+
 @kernel
 def collect(state, start, stop):
-    """t, b and tau from the children, then z and q, where something changed; children first."""
-    order, v, s, bounds = state.order, state.v, state.s, state.bound
-    first_leaf, first_inner, held = state.first_leaf, state.first_inner, state.held
+    """t, b and tau from the children, where something changed; children first."""
+    order, v, s, bounds, splits = state.order, state.v, state.s, state.bound, state.split
+    leaf_t, inner_t, b = state.leaf_t, state.inner_t, state.b
     p = np.uint64(stop)
     while p > np.uint64(start):
         p -= ONE
@@ -101,59 +193,50 @@ def collect(state, start, stop):
         state.dirty[p] = 0
         if p > np.uint64(0):
             state.dirty[state.parent[p]] = 1
-        split = False
-        # Most often once; again if children turn out to be undetermined.
-        while True:
-            t = 0.0
-            b = 0.0
-            tau = -np.inf
-            # Which leaves are held is as good as random, so the loop selects, without branches.
-            for r in range(np.uint64(first_leaf[p]), np.uint64(first_leaf[p + ONE])):
-                weight = _leaf_weight(s, split, r)
-                x = v[at(order, r)]
-                bound = _bound(bounds, r)
-                is_held = held[r] != 0
-                t += 0.0 if is_held else weight
-                b += bound if is_held else x
-                tau = max(tau, -np.inf if is_held else _need(bound, x, weight))
-            for k in range(np.uint64(first_inner[p]), np.uint64(first_inner[p + ONE])):
-                c = state.inner[k]
-                weight = _weight(split, state.q[c])
-                state.weight[c] = weight
-                t += weight
-                b += state.z[c]
-                tau = max(tau, _need(_least(state, c), state.z[c], weight))
-            if t < np.inf:
-                break
-            split = True
-        state.split[p] = split
-        state.t[p] = t
-        state.b[p] = b
+        first, last = np.uint64(state.first_inner[p]), np.uint64(state.first_inner[p + ONE])
+        split = _is_split(splits, p)
+        if split and not _stays_split(splits, s, leaf_t[p], state.inner, first, last):
+            split = False
+            _end_split(splits, p)
+            state.low[p] = 0.0
+            start_leaf, stop_leaf = state.first_leaf[p], state.first_leaf[p + ONE]
+            leaf_t[p], state.leaf_b[p], state.leaf_tau[p] = _judge(
+                order, v, s, bounds, splits, False, np.uint64(start_leaf), np.uint64(stop_leaf), 0.0
+            )
+        t, total, tau = 0.0, state.leaf_b[p], state.leaf_tau[p]
+        for k in range(first, last):
+            c = state.inner[k]
+            z, q = _known(order, v, s, splits, leaf_t[c] + inner_t[c], b[c], c)
+            t += _weight(split, q)
+            total += z
+            tau = max(tau, _need_of_inner(state, split, c, z, q))
+        inner_t[p] = t
+        b[p] = total
         state.tau[p] = tau
-        variance = _variance(s, p)
-        own = v[at(order, p)]
-        if variance == 0.0 or (split and variance < np.inf):
-            state.q[p] = variance
-            state.z[p] = own
-        elif variance == np.inf:
-            state.q[p] = np.inf if split else t
-            state.z[p] = b
-        else:
-            state.q[p] = t * (variance / (variance + t))
-            state.z[p] = (own * t + b * variance) / (variance + t)
 
 
 # --------------------------------------------------------------------------- downward
 
 
-@kernel
+@inlined
+def _least_so_far(splits, d, low):
+    """d, which could be above `low` by rounding only; where families are split it may be anyway."""
+    return d if splits is not None else min(d, low)
+
+
+@inlined
 def _give(state, p):
-    """d_p from the parent; returns x_p."""
-    x = state.z[p]
+    """(x_p, d_p) from the parent's d, which has been given before."""
+    s, t, b = state.s, state.leaf_t[p] + state.inner_t[p], state.b[p]
+    above = 0.0 if p == np.uint64(0) else state.d[state.parent[p]]
+    if s is None:
+        d = (state.v[at(state.order, p)] - b + above) / (1.0 + t)
+        return b + t * d, min(d, state.low[p])
+    x, q = _known(state.order, state.v, s, state.split, t, b, p)
     if p > np.uint64(0):
-        x += state.weight[p] * state.d[state.parent[p]]
-    state.d[p] = (x - state.b[p]) / state.t[p] if state.t[p] > 0.0 else 0.0
-    return x
+        x += _weight(_is_split(state.split, state.parent[p]), q) * above
+    d = (x - b) / t if t > 0.0 else 0.0
+    return x, _least_so_far(state.split, d, state.low[p])
 
 
 @kernel
@@ -165,72 +248,65 @@ def scan(state, start, stop):
     Holding leaves raises the sum below p by what they lacked. Of that, at least the share
     ``1 / (s_p + t_p)`` per unit of variance is taken back from the children that remain, since
     the rest of the tree knows x_p with a variance of at most s_p. (Undetermined children give
-    back all of it.) Leaves pushed below their bounds by this step are held immediately, without
-    another pass over the tree, and so on: each of them is below its bound in the exact solution
-    with the leaves held before it.
+    back all of it.) So d_p falls by that at least. Leaves pushed below their bounds by this step
+    are held immediately, without another pass over the tree, and so on: each of them is below its
+    bound in the exact solution with the leaves held before it.
     """
-    order, v, s, bounds = state.order, state.v, state.s, state.bound
-    first_leaf, first_inner, held = state.first_leaf, state.first_inner, state.held
+    order, v, s, bounds, splits = state.order, state.v, state.s, state.bound, state.split
     for p in range(np.uint64(start), np.uint64(stop)):
         state.entered[p] = 0
         if p > np.uint64(0) and not state.entered[state.parent[p]]:
             continue
-        _give(state, p)
-        if not state.d[p] < state.tau[p]:
+        _, d = _give(state, p)
+        state.d[p] = d
+        if not d < state.tau[p]:
             continue
         state.entered[p] = 1
-        split = state.split[p]
-        t_inner = 0.0
-        for k in range(np.uint64(first_inner[p]), np.uint64(first_inner[p + ONE])):
-            t_inner += state.weight[state.inner[k]]
-        d = state.d[p]
-        tau = np.inf
+        first, last = np.uint64(state.first_leaf[p]), np.uint64(state.first_leaf[p + ONE])
+        split = _is_split(splits, p)
+        rest = state.inner_t[p] + (0.0 if split else _variance(s, p))
+        t, b, tau = state.leaf_t[p], state.leaf_b[p], state.leaf_tau[p]
+        if not d < tau:
+            continue
         while d < tau:
-            lack = 0.0
-            t = t_inner
-            new = 0
-            tau = -np.inf
-            for r in range(np.uint64(first_leaf[p]), np.uint64(first_leaf[p + ONE])):
-                weight = _leaf_weight(s, split, r)
-                value = v[at(order, r)]
-                bound = _bound(bounds, r)
-                x = value + weight * d
-                is_held = held[r] != 0
-                falls = x < bound and not is_held
-                stays = not is_held and not falls
-                held[r] = 0 if stays else 1
-                new += 1 if falls else 0
-                lack += bound - x if falls else 0.0
-                t += weight if stays else 0.0
-                tau = max(tau, _need(bound, value, weight) if stays else -np.inf)
-            if new == 0:
+            t_before, b_before = t, b
+            t, b, tau = _judge(order, v, s, bounds, splits, split, first, last, d)
+            if t == t_before and b == b_before:
                 break
             state.dirty[p] = 1
-            total = t if split else _variance(s, p) + t
-            if total == 0.0:
-                break
-            d -= lack / total
+            lack = (b - b_before) - (t_before - t) * d
+            if rest + t > 0.0 and lack > 0.0:
+                d -= lack / (rest + t)
+        state.leaf_t[p] = t
+        state.leaf_b[p] = b
+        state.leaf_tau[p] = tau
+        state.low[p] = min(d, state.low[p])
+
+
+@inlined
+def _leaf_value(v, s, bound, splits, split, r, d, low):
+    """x of the leaf at position r, or its bound if it is held."""
+    if s is None:
+        return max(v + d, bound)
+    weight = _weight(split, s[r])
+    x = max(v + weight * d, bound)
+    if splits is None:
+        return x
+    return bound if weight == np.inf or v + weight * low < bound else x
 
 
 @kernel
-def write_inner(state, out, floor, start, stop):
-    """Final values of internal nodes, and d for their children."""
+def write(state, out, floor, start, stop):
+    """Final values of a range of internal nodes and of their leaves, parents first."""
+    order, v, s, bounds, splits = state.order, state.v, state.s, state.bound, state.split
     for p in range(np.uint64(start), np.uint64(stop)):
-        out[at(state.order, p)] = max(_give(state, p), floor)
-
-
-@kernel
-def write_leaves(state, out, start, stop):
-    """Final values of the leaves of a range of internal nodes."""
-    first_leaf, order, s = state.first_leaf, state.order, state.s
-    for p in range(np.uint64(start), np.uint64(stop)):
-        d = state.d[p]
-        split = state.split[p]
-        for r in range(np.uint64(first_leaf[p]), np.uint64(first_leaf[p + ONE])):
-            bound = _bound(state.bound, r)
+        x, d = _give(state, p)
+        state.d[p] = d
+        out[at(order, p)] = max(x, floor)
+        split, low = _is_split(splits, p), state.low[p]
+        for r in range(np.uint64(state.first_leaf[p]), np.uint64(state.first_leaf[p + ONE])):
             i = at(order, r)
-            x = max(state.v[i] + _leaf_weight(s, split, r) * d, bound)
-            out[i] = bound if state.held[r] else x
+            out[i] = _leaf_value(v[i], s, _bound(bounds, r), splits, split, r, d, low)
 
 
 # --------------------------------------------------------------------------- bounds

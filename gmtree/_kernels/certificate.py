@@ -9,11 +9,11 @@ infinitely stiff, one that was not measured not at all.
 
 import numpy as np
 
-from gmtree._kernels._jit import kernel
+from gmtree._kernels._jit import helper, kernel
 from gmtree._kernels._shared import ONE, at
 
 
-@kernel
+@helper
 def _own(s, r, difference):
     """(slope, stiffness) of the measurement at position r."""
     variance = 1.0 if s is None else s[r]
@@ -22,7 +22,7 @@ def _own(s, r, difference):
     return difference / variance, 1.0 / variance
 
 
-@kernel
+@helper
 def _larger(a, b):
     """The larger of both, where b counts as infinite if it is not a number."""
     if b <= a:

@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gmtree._kernels._jit import kernel
+from gmtree._kernels._jit import helper, kernel
 from gmtree._kernels._shared import ONE, at, share, weights
 
 
-@kernel
+@helper
 def _noise(kappa, r):
     return 1.0 if kappa is None else kappa[r]
 
 
-@kernel
+@helper
 def _fourth(x):
     return (x * x) * (x * x)
 
@@ -88,7 +88,7 @@ def family_sums(start, child, rank, x, sums):
             sums[k] = total
 
 
-@kernel
+@helper
 def _stretch(sums, begin, first, stop):
     """The sum over places `first` to ``stop - 1`` of the list that begins at `begin`."""
     if first >= stop:
@@ -125,7 +125,7 @@ def shares(parent, q, s, t, out):
         out[r] = share(q, s, t, r, parent[r])
 
 
-@kernel
+@helper
 def _beside(sums, tree, i, c, left, right):
     """Running sums over the siblings left and right of c, times `left` and `right`."""
     total = 0.0
@@ -136,7 +136,7 @@ def _beside(sums, tree, i, c, left, right):
     return total
 
 
-@kernel
+@helper
 def _step_up(tree, c, weight, left, right):
     """W of the parent, where siblings left and right of c have weights `left` and `right`."""
     r = at(tree.rank, c)
@@ -145,7 +145,7 @@ def _step_up(tree, c, weight, left, right):
     return own + _beside(tree.shares, tree, np.uint64(at(tree.order, p)), c, left, right)
 
 
-@kernel
+@helper
 def _own(tree, i, e, w):
     """Fourth cumulant of i's own noise with weight e on z_i, and what of e - W reaches below."""
     r = at(tree.rank, i)
@@ -153,7 +153,7 @@ def _own(tree, i, e, w):
     return _fourth(g * e) * _noise(tree.kappa, r), h * e - w
 
 
-@kernel
+@helper
 def _descend(tree, i, e, w, path, weight, size, left, right):
     """Down a path from i, whose z has weight e: fourth cumulants beside it, and e at its end."""
     total = 0.0

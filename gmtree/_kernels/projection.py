@@ -17,7 +17,7 @@ number that ``out`` can hold, or is not a number.
 
 import numpy as np
 
-from gmtree._kernels._jit import inlined, kernel
+from gmtree._kernels._jit import helper, inlined, kernel
 from gmtree._kernels._shared import ONE, add, at, combine, known, ratio, total_of, weights
 
 # Sums of at least this many siblings that stand in a row are compensated: rounding that is the
@@ -162,7 +162,7 @@ def up_leaf_families(parent, order, v, b, start, stop):
         b[p] += total
 
 
-@kernel
+@helper
 def _add_family(parent, order, v, r, stop):
     """The sum of v over r and its siblings that follow, and where they end; up to `stop`.
 
@@ -177,7 +177,7 @@ def _add_family(parent, order, v, r, stop):
     return total_of(total, lost), r
 
 
-@kernel
+@helper
 def _add_siblings(parent, order, v, r, stop):
     """The sum of v over r and its siblings that follow, and where they end; up to `stop`."""
     if parent[stop - ONE] != parent[r]:

@@ -9,32 +9,32 @@ numbers than their children.
 
 import numpy as np
 
-from gmtree._kernels._jit import kernel
+from gmtree._kernels._jit import helper, kernel
 from gmtree._kernels._shared import at
 
 
-@kernel
+@helper
 def _child_in(child, s):
     return np.uint64(s + np.uint64(1)) if child is None else np.uint64(child[s])
 
 
-@kernel
+@helper
 def _place_of(place, i):
     return np.uint64(i - np.uint64(1)) if place is None else np.uint64(place[i])
 
 
-@kernel
+@helper
 def _leaf_at(leaves, n_inner, a):
     return np.uint64(n_inner + a) if leaves is None else np.uint64(leaves[a])
 
 
-@kernel
+@helper
 def _add_node(v, i, out, k):
     for j in range(out.shape[1]):
         out[k, j] += v[i, j]
 
 
-@kernel
+@helper
 def _add_places(child, v, prefix, first, lo, hi, out, k):
     """Add places lo to hi - 1 of the family whose first place is `first`."""
     if lo >= hi:

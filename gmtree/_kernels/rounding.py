@@ -12,7 +12,7 @@ Fractions are compared in steps of 2**-30, so that rounding in the last digits d
 
 import numpy as np
 
-from gmtree._kernels._jit import inlined, kernel
+from gmtree._kernels._jit import helper, inlined, kernel
 from gmtree._kernels._shared import ONE, at
 
 
@@ -52,7 +52,7 @@ def ranges(order, first_leaf, first_inner, inner, x, out, room):
     return bad
 
 
-@kernel
+@helper
 def _wanted(order, first_leaf, first_inner, inner, out, room, p):
     """(units p has beyond its children's least, children that may take one)."""
     wanted = out[at(order, p)]
@@ -83,19 +83,19 @@ def _child(first_leaf, first_inner, inner, p, m):
     return np.uint64(inner[np.uint64(first_inner[p]) + m - leaves])
 
 
-@kernel
+@helper
 def _fraction(x, least):
     """x - least, between 0 and 1, in steps of 2**-30."""
     return np.int64((x - least) * 2.0**30 + 0.5)
 
 
-@kernel
+@helper
 def _loses_first(fraction, node, a, b):
     """Whether a is to lose its unit before b: smaller fraction, or larger number."""
     return fraction[a] < fraction[b] or (fraction[a] == fraction[b] and node[a] > node[b])
 
 
-@kernel
+@helper
 def _sift(fraction, node, size, k):
     """Restore a heap below k, with the first to lose its unit on top."""
     while True:
@@ -111,7 +111,7 @@ def _sift(fraction, node, size, k):
         k = child
 
 
-@kernel
+@helper
 def _offer(fraction, node, size, wanted, f, i):
     """Put (f, i) among the best `wanted` of those offered; returns the new size."""
     if size < wanted:
@@ -128,11 +128,11 @@ def _offer(fraction, node, size, wanted, f, i):
     if f > fraction[0] or (f == fraction[0] and i < node[0]):
         fraction[0] = f
         node[0] = i
-        _sift(fraction, node, size, 0)
+        _sift(fraction, node, size, np.int64(0))
     return size
 
 
-@kernel
+@helper
 def _bucket(f, buckets):
     """Which of so many equal parts of [0, 1] a fraction lies in."""
     return min((f * buckets) >> 30, buckets - 1)
@@ -164,7 +164,7 @@ def round_largest(order, first_leaf, first_inner, inner, x, out, room, counts, f
             part -= 1
         if wanted == takers:
             part = -1
-        best = 0
+        best = np.int64(0)
         for m in range(size):
             c = _child(first_leaf, first_inner, inner, p, m)
             i = at(order, c)

@@ -8,7 +8,7 @@ endless stream of words.
 
 import numpy as np
 
-from gmtree._kernels._jit import kernel
+from gmtree._kernels._jit import helper, kernel
 
 ONE = np.uint64(1)
 ZERO = np.uint64(0)
@@ -20,7 +20,7 @@ LIMIT = np.uint64(1 << 63)
 # --------------------------------------------------------------------------- inversion
 
 
-@kernel
+@helper
 def _find(floors, guide, shift, u):
     """The first k with floors[k] >= u; the last entry is at least any u."""
     k = np.uint64(guide[u >> shift])
@@ -29,7 +29,7 @@ def _find(floors, guide, shift, u):
     return k
 
 
-@kernel
+@helper
 def _signed(magnitude, sign):
     """`magnitude`, or minus it where `sign` is 1."""
     s = np.int64(sign)
@@ -103,17 +103,17 @@ def invert_cells(words, word_bits, floors, guide, shift, cell_bits, chance, out,
 # a number would exceed 63 bits, sets it past the end, and all loops stop.
 
 
-@kernel
+@helper
 def _stop(words, at):
     at[0] = np.uint64(words.size) + ONE
 
 
-@kernel
+@helper
 def _stopped(words, at):
     return at[0] > np.uint64(words.size)
 
 
-@kernel
+@helper
 def _below(words, at, n):
     """A uniform integer below n >= 1, for n up to 2^63."""
     bits = ZERO
@@ -130,7 +130,7 @@ def _below(words, at, n):
     return ZERO
 
 
-@kernel
+@helper
 def _bernoulli_exp(words, at, a, b):
     """True with probability exp(-a / b), for 0 <= a <= b.
 
@@ -146,7 +146,7 @@ def _bernoulli_exp(words, at, a, b):
     return (k & ONE) == ONE
 
 
-@kernel
+@helper
 def _laplace(words, at, t, s):
     """P(x) ~ exp(-|x| s / t)."""
     while not _stopped(words, at):

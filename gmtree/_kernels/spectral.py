@@ -6,11 +6,11 @@ such vector exists, or -1 where there is none.
 
 import numpy as np
 
-from gmtree._kernels._jit import kernel
+from gmtree._kernels._jit import helper, kernel
 from gmtree._kernels._shared import at
 
 
-@kernel
+@helper
 def _weight(weight, r):
     return 1.0 if weight is None else weight[r]
 

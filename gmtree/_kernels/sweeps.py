@@ -11,16 +11,16 @@ siblings meet it in the cache. ``total`` is ``None`` where ``out`` itself is as 
 
 import numpy as np
 
-from gmtree._kernels._jit import inlined, kernel
+from gmtree._kernels._jit import helper, inlined, kernel
 from gmtree._kernels._shared import at
 
 
-@kernel
+@helper
 def _times(x, weight, r):
     return x if weight is None else x * weight[r]
 
 
-@kernel
+@helper
 def _over(x, weight, r):
     return x if weight is None else x / weight[r]
 

@@ -7,7 +7,7 @@ The final value of node c given that of its parent p is ``x_c = z_c + k_c (x_p -
 
 import numpy as np
 
-from gmtree._kernels._jit import kernel
+from gmtree._kernels._jit import helper, kernel
 from gmtree._kernels._shared import ONE, at, known, ratio, share, stretch, weights
 
 
@@ -120,7 +120,7 @@ def noise_downward(
         variance[r] = keep * keep * own[r] + other
 
 
-@kernel
+@helper
 def _overlap(a, b, sibling, t):
     """q_a q_b / t, and its limit where a, b or some `sibling` is undetermined."""
     if a == np.inf or b == np.inf:
@@ -201,7 +201,7 @@ def sibling_sums(child, rank, s, t, sums):
         sums[k] = sums[k + k] + sums[k + k + ONE]
 
 
-@kernel
+@helper
 def _climb(weight, spread, own, inside, outside):
     """weight and spread one step up: siblings of total q `inside` count 1, `outside` 0."""
     total = own + inside + outside

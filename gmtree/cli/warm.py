@@ -54,13 +54,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def dispatchers() -> Iterator[Any]:
-    """All compiled functions of the package."""
+    """All compiled functions of the package that Python calls."""
     package = import_module("gmtree._kernels")
     for module in iter_modules(package.__path__, "gmtree._kernels."):
         loaded = import_module(module.name)
         for value in vars(loaded).values():
-            # Functions of other modules are imported here under the same name.
-            if hasattr(value, "signatures") and value.py_func.__module__ == module.name:
+            # Functions of other modules are imported here under the same name. Helpers become part
+            # of the kernels that call them and are not kept by themselves.
+            is_own = hasattr(value, "signatures") and value.py_func.__module__ == module.name
+            if is_own and not value.targetoptions.get("no_cpython_wrapper"):
                 yield value
 
 

@@ -37,8 +37,9 @@ the ones before did, and leave (1 - f) t: the product of both falls to a quarter
 number of rounds to the logarithm of the range of values and variances. Passes over other trees were
 found to be as few. And a pass is not a whole sweep: each node remembers from which point on a
 leaf under it falls below its bound, only the paths to such leaves are entered, and only there is
-anything computed anew. A leaf is held once, so all passes together enter at most as many nodes as
-the held leaves have ancestors, each leaf counting its own.
+anything computed anew. Of the leaves of a family three numbers are kept, so they are read again
+only when one of them has to be held. A leaf is held once, so all passes together enter at most as
+many nodes as the held leaves have ancestors, each leaf counting its own.
 
 References
 ----------
@@ -49,6 +50,7 @@ Stieltjes type", SIAM J. Matrix Anal. Appl. 15 (1994).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -63,6 +65,7 @@ from gmtree.tree import Tree
 # Larger numbers are divided by a power of two first. Then neither sums of them overflow nor their
 # ratios to variances, nor the products of these with other variances.
 LARGEST_EXPONENT = 200
+LARGEST = 2.0**LARGEST_EXPONENT
 
 
 def lower_bounds(tree: Tree, nonnegative: bool, lower: Any) -> np.ndarray:
@@ -107,48 +110,63 @@ class BoundedSolver:
         self._factor, self._threads, self._bounds = factor, threads, bounds
         finite = bounds[np.isfinite(bounds)]
         self._largest_bound = float(abs(finite).max(initial=0))
-        self._flags = {"held": np.empty(tree.n, np.uint8)}
-        for name in ("split", "dirty", "entered"):
-            self._flags[name] = np.empty(n_internal, np.uint8)
-        names = ("t", "b", "z", "q", "weight", "tau", "d")
+        self._layout = _families_first(tree)
+        self._flags = {name: np.empty(n_internal, np.uint8) for name in ("dirty", "entered")}
+        names = ("leaf_t", "leaf_b", "leaf_tau", "inner_t", "b", "tau", "d")
         self._numbers = {name: np.empty(n_internal) for name in names}
+        self._low = np.empty(n_internal) if factor.has_undetermined else self._numbers["d"]
 
-    def solve(self, v: np.ndarray, out: np.ndarray, tolerance: Tolerance) -> int:
-        """Write the optimum for `v`, by node, into `out`; returns the number of passes.
+    def solve(self, v: np.ndarray, out: np.ndarray, tolerance: Tolerance) -> tuple[int, bool]:
+        """Write the optimum for `v`, by node, into `out`.
 
-        Values too large for float64 become infinite. Exactly known values that leave no room for
-        the bounds are refused.
+        Returns the number of passes, and whether float64 could hold all results; those that are
+        too large become infinite. Values that are not finite are refused, and
+        so are exactly known values that leave no room for the bounds.
         """
+        if not self._factor.some_exact and self._largest_bound <= LARGEST:
+            passes = self._solve(v, self._bounds, out)
+            if passes is not None:
+                return passes, True
+        check.finite("noisy", v)
         largest = max(float(v.max()), -float(v.min()), self._largest_bound)
         shift = max(0, int(np.frexp(largest)[1]) - LARGEST_EXPONENT)
         noisy, bounds = (np.ldexp(a, -shift) if shift else a for a in (v, self._bounds))
-        if self._factor.some_exact:
-            i = _infeasible_node(self._factor, noisy, bounds, tolerance)
-            if i is not None:
-                check.fail(
-                    "noisy",
-                    f"must leave room for the lower bounds; node {i} is known exactly to be "
-                    f"{v[i]:.15g}, less than the bounds and known values below it add up to.",
-                )
+        self._refuse_infeasible(v, noisy, bounds, tolerance)
         passes = self._solve(noisy, bounds, out)
+        assert passes is not None  # all values fit now
         if shift:
             with np.errstate(over="ignore"):
                 np.ldexp(out, shift, out=out)
-        return passes
+        return passes, shift == 0 or bool(np.isfinite(out).all())
 
-    def _solve(self, v: np.ndarray, bounds: np.ndarray, out: np.ndarray) -> int:
-        tree, layout = self._factor.tree, self._factor.tree._layout
+    def _refuse_infeasible(
+        self, v: np.ndarray, noisy: np.ndarray, bounds: np.ndarray, tolerance: Tolerance
+    ) -> None:
+        """Refuse values known exactly to be too small; `noisy` and `bounds` may be scaled."""
+        if not self._factor.some_exact:
+            return
+        i = _infeasible_node(self._factor, noisy, bounds, tolerance)
+        if i is not None:
+            check.fail(
+                "noisy",
+                f"must leave room for the lower bounds; node {i} is known exactly to be "
+                f"{v[i]:.15g}, less than the bounds and known values below it add up to.",
+            )
+
+    def _solve(self, v: np.ndarray, bounds: np.ndarray, out: np.ndarray) -> int | None:
+        """Passes; None, with nothing written, if a value is not finite or too large."""
+        tree, layout = self._factor.tree, self._layout
         if tree.n == 1:
+            if not abs(v[0]) <= LARGEST:
+                return None
             out[0] = np.maximum(v, bounds)[0]
             return 1
-        bound = None
+        bound = split = None
         if bounds.any():
             bound = np.zeros(tree.n)
             bound[tree.rank[tree.leaves]] = bounds
-        for arrays in (self._flags, self._numbers):
-            for array in arrays.values():
-                array.fill(0)
-        self._flags["dirty"].fill(1)
+        if self._factor.has_undetermined:
+            split = np.isinf(self._factor.t).view(np.uint8)
         state = kernels.State(
             parent=layout.parent,
             order=layout.order,
@@ -156,19 +174,33 @@ class BoundedSolver:
             v=_sweep.readonly(v),
             s=self._factor.s,
             bound=bound,
+            split=split,
             **self._flags,
             **self._numbers,
+            low=self._low,
         )
-        inner = [(0, 1, False), *(s for s in layout.segments if s[0] < layout.n_inner)]
+        segments = [(0, 1, False), *layout.segments]
         # Sums of numbers that are not negative must not be so by rounding either.
         floor = 0.0 if bounds.min() >= 0 else -np.inf
+        seen = np.zeros(1, bool)
         with _sweep.team(layout, self._threads) as run:
-            passes = _grow(state, inner, run)
-            for segment in inner:
-                run(kernels.write_inner, (state, out, floor), segment)
-            for segment in inner:
-                run(kernels.write_leaves, (state, out), segment)
+            for segment in segments:
+                run(kernels.begin, (state, LARGEST, seen), segment, True)
+            if seen[0]:
+                return None
+            passes = _grow(state, segments, run)
+            for segment in segments:
+                run(kernels.write, (state, out, floor), segment, True)
         return passes
+
+
+def _families_first(tree: Tree) -> _sweep.Layout:
+    """The layout of sweeps over internal nodes, each of which takes its leaves along."""
+    start, n_internal = tree._level_start[:-1], tree.n_internal
+    if n_internal == 0:
+        return tree._layout
+    segments = _sweep.segment_levels(start, n_internal, tree.n // n_internal)
+    return replace(tree._layout, segments=segments)
 
 
 def _grow(state: kernels.State, segments: list[tuple[int, int, bool]], run: _sweep.Run) -> int:
@@ -176,8 +208,8 @@ def _grow(state: kernels.State, segments: list[tuple[int, int, bool]], run: _swe
     passes = 0
     while state.dirty.any():
         for segment in reversed(segments):
-            run(kernels.collect, (state,), segment)
+            run(kernels.collect, (state,), segment, True)
         for segment in segments:
-            run(kernels.scan, (state,), segment)
+            run(kernels.scan, (state,), segment, True)
         passes += 1
     return passes

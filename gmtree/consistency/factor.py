@@ -183,7 +183,7 @@ class Factor:
         exact = np.empty(0, np.int64)
         if some_missing:
             measured = np.isfinite(variance)
-            if kernels.known(s, t, np.uint64(0)) == np.inf:
+            if np.isinf(s[0]) and (tree.n == 1 or np.isinf(t[0])):
                 _refuse_undetermined(tree, variance)
             if not np.isfinite(t).all():
                 q = _split_evenly(tree, s, t)

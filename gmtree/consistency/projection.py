@@ -341,7 +341,9 @@ class Consistency:
 
         Columns are solved one after the other.
         """
-        check.finite("noisy", v)
+        if v.ndim > 1 or self._factor.exact.size:
+            # A single column is checked on the way, before anything is written.
+            check.finite("noisy", v)
         if self._factor.exact.size:
             self._refuse_contradictions(v)
         solver = BoundedSolver(self._factor, bounds, self._threads)
@@ -350,11 +352,14 @@ class Consistency:
             noisy = np.ascontiguousarray(column, np.float64)
             direct = result.dtype == np.float64 and result.flags.c_contiguous
             x = result if direct else np.empty(self.tree.n)
-            most_passes = max(most_passes, solver.solve(noisy, x, Tolerance.of(v.dtype)))
-            with np.errstate(over="ignore"):
-                result[:] = x
-        if not np.isfinite(out).all():
-            _refuse_overflow(out)
+            passes, fits = solver.solve(noisy, x, Tolerance.of(v.dtype))
+            most_passes = max(most_passes, passes)
+            if not direct:
+                with np.errstate(over="ignore"):
+                    result[:] = x
+                fits = bool(np.isfinite(result).all())
+            if not fits:
+                _refuse_overflow(out)
         return most_passes
 
     def _info(

@@ -23,7 +23,7 @@ from gmtree.privacy.workload import PLAIN, TableQuery, Workload
 from gmtree.tree import Tree
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    from matplotlib.axes import Axes as Picture
 
     from gmtree.privacy.optimal import Classes
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gmtree import _sweep
 from gmtree import _validate as check
 from gmtree._kernels import order as kernels
 
@@ -33,7 +34,7 @@ def canonical(argument: str, parent: np.ndarray, labels: np.ndarray | None) -> C
 
     n, dtype = parent.size, parent.dtype
     child_count = np.zeros(n, dtype)
-    roots, root, other, parents_first = kernels.scan_parents(parent, child_count)
+    roots, root, other, parents_first = kernels.scan_parents(_sweep.readonly(parent), child_count)
     if roots != 1:
         check.fail(argument, _describe_roots(parent, roots, root, other, labels))
     inner_count = np.zeros(n, dtype)
