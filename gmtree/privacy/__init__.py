@@ -106,7 +106,13 @@ Outside the guarantee:
 """
 
 from gmtree.privacy import testing
-from gmtree.privacy.allocation import LEAVES_FROM_RECORDS, Allocation, allocate, privacy_loss
+from gmtree.privacy.allocation import (
+    LEAVES_FROM_RECORDS,
+    Allocation,
+    allocate,
+    allocate_levels,
+    privacy_loss,
+)
 from gmtree.privacy.bootstrap import BootstrapErrors
 from gmtree.privacy.conversion import zcdp_delta, zcdp_epsilon
 from gmtree.privacy.invariants import Level
@@ -126,6 +132,7 @@ __all__ = [
     "Plan",
     "Release",
     "allocate",
+    "allocate_levels",
     "discrete_gaussian",
     "discrete_laplace",
     "optimal_shares",
