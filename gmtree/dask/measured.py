@@ -40,9 +40,7 @@ class Measured:
         """Number of rows."""
         return sum(piece.rows for piece in self.pieces)
 
-    def rows(
-        self, level: int, part: Part, table: Any, problem: Problem
-    ) -> tuple[np.ndarray, Any]:
+    def rows(self, level: int, part: Part, table: Any, problem: Problem) -> tuple[np.ndarray, Any]:
         """Which nodes of a partition have a measurement, and the rows with these."""
         names = list(problem.levels[:level])
         more = [problem.variance] if isinstance(problem.variance, str) else []

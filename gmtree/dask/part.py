@@ -79,8 +79,10 @@ class Part:
     @cached_property
     def first_row(self) -> int:
         """Number of the node of the first row: inner nodes and all but one leaf are before it."""
-        return self.n_inner + sum(len(self.sides(k)) for k in range(self.height)) - (
-            self.has_two(self.height - 1)
+        return (
+            self.n_inner
+            + sum(len(self.sides(k)) for k in range(self.height))
+            - (self.has_two(self.height - 1))
         )
 
     @property

@@ -152,7 +152,9 @@ def match(
     unknown = np.flatnonzero(mine[row] != given[inside])
     if unknown.size:
         k = int(inside[unknown[0]])
-        check.fail(argument, f"must name nodes that have leaves; {label(other, levels, k)} has none.")
+        check.fail(
+            argument, f"must name nodes that have leaves; {label(other, levels, k)} has none."
+        )
     return inside, row
 
 

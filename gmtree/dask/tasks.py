@@ -91,12 +91,26 @@ class Problem:
 
 
 class Told(NamedTuple):
-    """What the first task tells of its partition: rows, measurements of path nodes, messages."""
+    """What the first task tells of its partition.
+
+    Attributes
+    ----------
+    ends : Ends
+    value, variance : arrays
+        Measurements of the path nodes, by level and side.
+    matched : tuple of int
+        By level, how many nodes that are only here have a row of measurements.
+    matched_paths : tuple of pairs of bool
+        Which path nodes have one.
+    messages : dict of arrays
+        By group: sums of estimates and of variances, and the least sum.
+    """
 
     ends: Ends
     value: np.ndarray
     variance: np.ndarray
     matched: tuple[int, ...]
+    matched_paths: tuple[tuple[bool, bool], ...]
     messages: dict[Where, np.ndarray]
 
 
@@ -131,12 +145,12 @@ def refuse_large(partition: Partition, nodes: int, needed: float, memory: float)
 
 def load_values(
     problem: Problem, partition: Partition, part: Part, table: Any
-) -> tuple[np.ndarray, np.ndarray, list[int]]:
-    """Measurements and variances by node, and how many nodes that are here alone have a row."""
+) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+    """Measurements and variances by node, and by level which nodes have a row."""
     if problem.noise is not None:
         with np.load(problem.noise[partition.index]) as noise:
             v = noise["noisy"].astype(np.float64)
-        return v, part.by_level(problem.variance), [0] * part.height
+        return v, part.by_level(problem.variance), []
     by_column = isinstance(problem.variance, str)
     v = np.zeros(part.n)
     s = part.by_level([np.inf] * (part.height + 1) if by_column else problem.variance)
@@ -148,7 +162,7 @@ def load_values(
         here = part.nodes(level)
         if source is None:
             s[here] = np.inf
-            matched.append(0)
+            matched.append(np.zeros(part.sizes[level], bool))
             continue
         row, found = source.rows(level, part, table, problem)
         missing = np.ones(part.sizes[level], bool)
@@ -157,8 +171,7 @@ def load_values(
         if by_column:
             s[here][row] = variances(found, problem.variance, source.argument)
         s[here][missing] = np.inf
-        paths = {0, part.sizes[level] - 1}
-        matched.append(row.size - sum(k in paths for k in row.tolist()) if row.size else 0)
+        matched.append(~missing)
     unmeasured = np.isnan(v)
     s[unmeasured] = np.inf
     v[unmeasured] = 0
@@ -173,8 +186,7 @@ def load(
     if problem.keeps and kept.exists():
         with np.load(kept) as arrays:
             begin = [arrays[f"begin{k}"] for k in range(problem.height)]
-            v, s = arrays["v"], arrays["s"]
-        return Part(begin, int(arrays["rows"])), v, s
+            return Part(begin, int(arrays["rows"])), arrays["v"], arrays["s"]
     if table is None:
         table = load_rows(problem, partition)
     part, _, _ = find_part(problem, partition, table)
@@ -199,12 +211,12 @@ def up(problem: Problem, partition: Partition) -> Told:
     ends = Ends(first, last, partition.start, part.sizes[-1], part.sizes, groups)
     told = tell(problem, part, v, s)
     arrow().default_memory_pool().release_unused()
-    return Told(ends, part.at_paths(v), part.at_paths(s), tuple(matched), told)
+    paths = tuple((bool(m[0]), bool(m[-1])) for m in matched)
+    inside = tuple(int(np.count_nonzero(m[1:-1])) for m in matched)
+    return Told(ends, part.at_paths(v), part.at_paths(s), inside, paths, told)
 
 
-def tell(
-    problem: Problem, part: Part, v: np.ndarray, s: np.ndarray
-) -> dict[Where, np.ndarray]:
+def tell(problem: Problem, part: Part, v: np.ndarray, s: np.ndarray) -> dict[Where, np.ndarray]:
     """For each group the sums of its estimates and variances, and its least sum with bounds.
 
     The path nodes and what is elsewhere do not matter to nodes below: they count as measured, so
@@ -223,14 +235,23 @@ def tell(
         here = slice(start, start + g.stop - g.start)
         start = here.stop
         z, q = told.estimate[here], told.variance[here]
-        total, variance, least = np.sum(z), np.sum(q), -np.inf
-        if told.least is not None:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                lack = told.least[here] - z
-                need = np.where(q > 0, lack / q, np.where(lack > 0, np.inf, -np.inf)).max()
-            least = total + variance * need if variance > 0 else need
-        found[g.level, g.side] = np.array([total, variance, least])
+        least = -np.inf if told.least is None else _least_sum(z, q, told.least[here])
+        found[g.level, g.side] = np.array([np.sum(z), np.sum(q), least])
     return found
+
+
+def _least_sum(z: np.ndarray, q: np.ndarray, least: np.ndarray) -> float:
+    """The least sum of siblings for which none of them is below its least value."""
+    lack, variance = least - z, float(np.sum(q))
+    if variance == np.inf:
+        # Only what is known by nothing else takes a difference.
+        q = np.where(np.isinf(q), 1.0, 0.0)
+        variance = float(np.sum(q))
+    moves = q > 0
+    need = float(np.max(lack[moves] / q[moves], initial=-np.inf))
+    if np.any(lack[~moves] > 0):
+        need = np.inf
+    return float(np.sum(z)) + variance * need if variance > 0 else need
 
 
 def lower_bounds(part: Part) -> np.ndarray:
@@ -355,9 +376,7 @@ def down(problem: Problem, partition: Partition, final: Final) -> Any:
     return _units(part, columns.value)
 
 
-def _solve(
-    problem: Problem, part: Part, v: np.ndarray, s: np.ndarray, final: Final
-) -> Columns:
+def _solve(problem: Problem, part: Part, v: np.ndarray, s: np.ndarray, final: Final) -> Columns:
     error = estimate = None
     wants_estimate = problem.noise is not None and problem.keeps
     x = None
