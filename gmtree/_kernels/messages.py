@@ -37,6 +37,14 @@ def estimates(order, s, t, v, b, position, z, q):
         q[k] = known(s, t, r)
 
 
+@inlined
+def _need(lack, weight):
+    """The step d for which a child that takes ``weight d`` makes up for what it lacks."""
+    if weight > 0.0:
+        return lack / weight
+    return np.inf if lack > 0.0 else -np.inf
+
+
 @kernel
 def least_steps(parent, order, q, s, t, v, b, bound, tau):
     """tau_p = max over children of (least_c - z_c) / q_c, children first; `tau` holds -inf.
@@ -44,16 +52,25 @@ def least_steps(parent, order, q, s, t, v, b, bound, tau):
     A child that does not move, q_c = 0, asks for nothing, or for more than there is if it is below
     its least value already.
     """
-    r = np.uint64(parent.size)
+    n_internal = np.uint64(t.size)
+    for r in range(n_internal, np.uint64(parent.size)):
+        weight = 1.0
+        if q is not None:
+            weight = q[r]
+        elif s is not None:
+            weight = s[r]
+        # One that is known exactly cannot fall.
+        moves = s is None or s[r] > 0.0
+        if moves:
+            p = parent[r]
+            tau[p] = max(tau[p], _need(bound[r] - v[at(order, r)], weight))
+    r = n_internal
     while r > ONE:
         r -= ONE
         lack = _least(s, t, b, bound, tau, r) - _estimate(order, s, t, v, b, r)
         weight = known(s, t, r) if q is None else q[r]
-        need = np.inf if lack > 0.0 else -np.inf
-        if weight > 0.0:
-            need = lack / weight
         p = parent[r]
-        tau[p] = max(tau[p], need)
+        tau[p] = max(tau[p], _need(lack, weight))
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""Parquet data sets as row groups, row groups as partitions; files that appear whole or not at all."""
+"""Parquet data sets as row groups, and row groups as partitions; files that appear as a whole."""
 
 from __future__ import annotations
 
@@ -139,12 +139,21 @@ def read(some: Sequence[Piece], columns: Sequence[str], dictionary: Sequence[str
     return arrow().concat_tables(tables, promote_options="permissive")
 
 
-def write(table: Any, path: Path) -> None:
-    """Write a table to a file that appears only once it is whole; the same table, the same bytes."""
+def write(table: Any, path: Path, labels: Sequence[str] = ()) -> None:
+    """Write a table to a file that appears only once it is whole; the same rows, the same bytes.
+
+    `labels` are columns it is sorted by: all but the last repeat their entries.
+    """
     # A name that no other attempt of the same task uses.
     hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    options: dict[str, Any] = {}
+    if labels:
+        options["use_dictionary"] = list(labels[:-1])
+        if arrow().types.is_integer(table.schema.field(labels[-1]).type):
+            # Sorted numbers differ by little.
+            options["column_encoding"] = {labels[-1]: "DELTA_BINARY_PACKED"}
     try:
-        parquet().write_table(table, hidden, row_group_size=GROUP_ROWS, compression="zstd")
+        parquet().write_table(table, hidden, row_group_size=GROUP_ROWS, **options)
         os.replace(hidden, path)
     finally:
         hidden.unlink(missing_ok=True)

@@ -21,7 +21,7 @@ from gmtree.dask.measured import Measured, numbers, variances
 from gmtree.dask.parquet import Partition, arrow, read, save, write
 from gmtree.dask.part import Part
 from gmtree.dask.rows import Key, find_runs
-from gmtree.dask.top import Ends, Units
+from gmtree.dask.top import Ends, Units, usable
 
 Where = tuple[int, int]
 # More fractions than this are told with fewer digits: messages must stay small.
@@ -271,7 +271,8 @@ def surround(
     """
     v, s = v.copy(), s.copy()
     there = part.elsewhere >= 0
-    v[part.elsewhere[there]], s[part.elsewhere[there]] = outside[there][:, :2].T
+    v[part.elsewhere[there]] = np.where(np.isinf(outside[there][:, 1]), 0, outside[there][:, 0])
+    s[part.elsewhere[there]] = usable(outside[there][:, 1])
     put(part, v, outside[:, :, 2])
     put(part, s, outside[:, :, 3])
     return v, s
@@ -396,9 +397,9 @@ def _solve(problem: Problem, part: Part, v: np.ndarray, s: np.ndarray, final: Fi
             estimate = x
             put(part, estimate, final.plain_path)
     if problem.nonnegative:
-        held = _load_held(final.held)
-        _hold(part, v, s, held)
+        # In copies: the measurements themselves are yet to be written.
         noisy, variance = surround(part, v, s, final.outside)
+        _hold(part, noisy, variance, _load_held(final.held))
         x = Consistency(part.tree, {"node": variance}, threads=1).project(noisy)
         # Rounding must not make anything negative that is not.
         np.maximum(x[: part.n_inner], 0, out=x[: part.n_inner])
@@ -530,7 +531,7 @@ def publish(
         if columns.error is not None:
             found[problem.names["error"]] = pa.array(columns.error[here])
         folder = Path(problem.out) / problem.names[f"level {level}"]
-        write(pa.table(found), folder / f"part-{partition.index:05d}.parquet")
+        write(pa.table(found), folder / f"part-{partition.index:05d}.parquet", names)
         written[level] = here.stop - here.start
     pa.default_memory_pool().release_unused()
     return written

@@ -13,6 +13,7 @@ import numpy as np
 
 from gmtree import _validate as check
 from gmtree.consistency import Consistency
+from gmtree.consistency.factor import VARIANCE_RANGE
 from gmtree.consistency.rounding import LARGEST, fraction_steps, goes_up
 from gmtree.dask.rows import REMEDY, Key, shown
 from gmtree.tree import Tree
@@ -197,6 +198,7 @@ class Top:
         for groups, messages in zip(self.group, told, strict=True):
             for where, node in groups.items():
                 value[node], variance[node] = messages[where][:2]
+        variance = usable(variance)
         value[np.isinf(variance)] = 0
         try:
             post = Consistency(self.tree, {"node": variance})
@@ -250,6 +252,12 @@ class Top:
         """Refuse values that whole numbers could not stand for."""
         if np.abs(x).max() > LARGEST:
             check.fail("value", "must be below 2**53 to be rounded exactly; the total is not.")
+
+
+def usable(variance: np.ndarray) -> np.ndarray:
+    """Variances of sums, which may lie just outside of what is allowed for measurements."""
+    inside = np.clip(variance, *VARIANCE_RANGE)
+    return np.where((variance == 0) | np.isinf(variance), variance, inside)
 
 
 # --------------------------------------------------------------------------- whole numbers

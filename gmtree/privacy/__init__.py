@@ -59,6 +59,8 @@ sampling        exact discrete noise
 release         everything that is computed from noisy counts
 intervals       confidence intervals, from the cumulants of the noise (cumulants)
 bootstrap       errors of values that are kept from being negative
+level_sizes     budgets for trees of which only the sizes of levels are known
+stretches       counts of sorted leaves that are held in several places
 planning        errors beforehand, and shares that make them small (optimal)
 columns         a release as a table
 storage         a release on disk
@@ -106,17 +108,12 @@ Outside the guarantee:
 """
 
 from gmtree.privacy import testing
-from gmtree.privacy.allocation import (
-    LEAVES_FROM_RECORDS,
-    Allocation,
-    allocate,
-    allocate_levels,
-    privacy_loss,
-)
+from gmtree.privacy.allocation import LEAVES_FROM_RECORDS, Allocation, allocate, privacy_loss
 from gmtree.privacy.bootstrap import BootstrapErrors
 from gmtree.privacy.conversion import zcdp_delta, zcdp_epsilon
 from gmtree.privacy.invariants import Level
 from gmtree.privacy.ledger import Ledger, LevelAccount
+from gmtree.privacy.level_sizes import allocate_levels
 from gmtree.privacy.planning import LevelError, Plan, optimal_shares, plan
 from gmtree.privacy.release import Release, release
 from gmtree.privacy.sampling.noise import discrete_gaussian, discrete_laplace

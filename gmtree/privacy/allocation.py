@@ -8,9 +8,8 @@ the tree: :mod:`gmtree.privacy.worst_case`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -147,120 +146,20 @@ def allocate(
     return divide(tree, budget)
 
 
-def allocate_levels(
-    sizes: Sequence[int],
-    *,
-    names: Sequence[str | None] | None = None,
-    epsilon: Any = None,
-    rho: Any = None,
-    level_shares: Sequence[Any] | None = None,
-    neighbors: str = "add_remove",
-    max_contributions: int = 1,
-    mechanism: str | None = None,
-    max_count: int | None = None,
-    outside: Sequence[str] = (),
-) -> Allocation:
-    """:func:`allocate` for a tree of which only the number of nodes of each level is known.
-
-    All leaves must be on the last level. Then the worst neighbours can be told from the numbers:
-    every path meets every level once, and two leaves may differ at all levels but those of a
-    single node. There are no invariants, since what follows from them depends on the tree.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        Nodes of each level, the root's first, which is 1.
-    names : sequence of str or None, optional
-        Names of the levels, for the ledger.
-    epsilon, rho, level_shares, neighbors, max_contributions, mechanism, max_count, outside
-        As in :func:`allocate`.
-
-    Returns
-    -------
-    Allocation
-
-    Examples
-    --------
-    >>> from gmtree import privacy
-    >>> scales, _, ledger = privacy.allocate_levels([1, 50, 3000], epsilon=1)
-    >>> print(*scales), ledger.levels[2].nodes
-    3 3 3
-    (None, 3000)
-    """
-    nodes = [check.count("sizes", x, least=1) for x in sequence("sizes", sizes, "whole numbers")]
-    if not nodes or nodes[0] != 1:
-        check.fail("sizes", f"must begin with the root, one node, not {nodes[:1]}.")
-    for depth, (above, below) in enumerate(pairwise(nodes), start=2):
-        if below < above:
-            check.fail(
-                "sizes", f"must not fall: all leaves are on the last level; level {depth} does."
-            )
-    named = [None] * len(nodes) if names is None else list(sequence("names", names, "names"))
-    if len(named) != len(nodes):
-        check.fail("names", f"must have one name per level ({len(nodes)}), not {len(named)}.")
-    budget = Budget.of(
-        epsilon=epsilon,
-        rho=rho,
-        level_shares=level_shares,
-        neighbors=neighbors,
-        max_contributions=max_contributions,
-        invariants=(),
-        mechanism=mechanism,
-        max_count=max_count,
-        outside=outside,
-    )
-
-    def worst(losses: Sequence[Fraction]) -> Fraction:
-        if budget.neighbors == "add_remove":
-            return sum(losses, Fraction(0))
-        apart = (x for x, size in zip(losses, nodes, strict=True) if size > 1)
-        return 2 * sum(apart, Fraction(0))
-
-    limit = _Limit(len(nodes), nodes[-1])
-    return _divide(budget, named, nodes, worst, limit, Invariants(None, (), ()))
-
-
 def divide(tree: Tree, budget: Budget) -> Allocation:
     """:func:`allocate` for a budget whose terms were checked."""
     check.instance("tree", tree, Tree)
-    invariants = Invariants.of(tree, budget.invariants)
-    exact = invariants.exact
-
-    def worst(losses: Sequence[Fraction]) -> Fraction:
-        return worst_case(tree, losses, budget.neighbors, exact)
-
-    def given(losses: Sequence[Fraction]) -> Fraction | None:
-        if exact is None:
-            return None
-        return worst_case_given_invariants(tree, losses, budget.neighbors, exact)
-
-    measured, limit = _measured_nodes(tree, exact), _Limit(tree.height, tree.n_leaves)
-    return _divide(budget, level_names(tree), measured, worst, limit, invariants, given)
-
-
-def _divide(
-    budget: Budget,
-    names: Sequence[str | None],
-    measured: list[int],
-    worst_of: Callable[[Sequence[Fraction]], Fraction],
-    limit: _Limit,
-    invariants: Invariants,
-    given_of: Callable[[Sequence[Fraction]], Fraction | None] = lambda losses: None,
-) -> Allocation:
-    """The account of a tree with so many measured nodes per level.
-
-    `worst_of` tells the loss of the worst neighbours from the losses of the levels, `given_of`
-    that of the worst that agree on all exact counts.
-    """
+    exact, named, derived = Invariants.of(tree, budget.invariants)
+    measured = _measured_nodes(tree, exact)
     # Ratios of whole numbers: what is spent is computed from them without any rounding.
     weights, _ = whole_numbers(_shares(budget.level_shares, measured))
     by_level = [Fraction(w) for w in weights]
-    worst = worst_of(by_level)
+    worst = worst_case(tree, by_level, budget.neighbors, exact)
     # Where no neighbours differ in what is measured, any noise will do; take that for a path.
     total_weight = sum(weights)
     unit = budget.amount / (worst or total_weight)
     lines = []
-    for depth, (weight, name) in enumerate(zip(weights, names, strict=True), start=1):
+    for depth, (weight, name) in enumerate(zip(weights, level_names(tree), strict=True), start=1):
         lines.append(
             LevelAccount(
                 level=depth,
@@ -271,22 +170,24 @@ def _divide(
                 loss=weight * unit,
             )
         )
-    given = given_of(by_level)
+    given = None
+    if exact is not None:
+        given = unit * worst_case_given_invariants(tree, by_level, budget.neighbors, exact)
     ledger = Ledger(
         measure=budget.measure,
         budget=budget.amount,
         total=worst * unit,
-        total_given_invariants=None if given is None else unit * given,
+        total_given_invariants=given,
         mechanism=budget.mechanism,
         neighbors=budget.neighbors,
         max_contributions=budget.max_contributions,
-        max_count=limit.largest_count(budget),
+        max_count=_largest_count(tree, budget),
         levels=tuple(lines),
-        invariants=invariants.named,
-        derived_invariants=invariants.derived,
+        invariants=named,
+        derived_invariants=derived,
         outside=budget.outside,
     )
-    return Allocation(ledger.scales, invariants.exact, ledger)
+    return Allocation(ledger.scales, exact, ledger)
 
 
 def check_account(tree: Tree, ledger: Ledger, exact: np.ndarray | None) -> None:
@@ -302,10 +203,7 @@ def check_account(tree: Tree, ledger: Ledger, exact: np.ndarray | None) -> None:
     for line, nodes in zip(ledger.levels, _measured_nodes(tree, exact), strict=True):
         if line.nodes != (0 if line.scale is None else nodes):
             raise ValueError(f"the ledger has other nodes in level {line.level} than the tree")
-    if (
-        ledger.max_count is not None
-        and ledger.max_count > _Limit(tree.height, tree.n_leaves).per_leaf
-    ):
+    if ledger.max_count is not None and ledger.max_count > _largest_sum_per_leaf(tree):
         raise ValueError("the ledger has a larger bound of counts than is possible")
     losses = [line.loss for line in ledger.levels]
     if worst_case(tree, losses, ledger.neighbors, exact) > ledger.total:
@@ -364,41 +262,27 @@ def privacy_loss(
     return loss_factor(measure, most) * worst_case(tree, losses, neighbors, exact)
 
 
-class _Limit(NamedTuple):
-    """How large counts may be, for values that are exact enough to be rounded."""
-
-    height: int
-    n_leaves: int
-
-    @property
-    def of_sums(self) -> int:
-        return max(1, _LARGEST // self.height)
-
-    @property
-    def per_leaf(self) -> int:
-        return max(1, self.of_sums // self.n_leaves)
-
-    def largest_count(self, budget: Budget) -> int | None:
-        """The public bound of a leaf's count; None where counts are not cut off."""
-        if budget.neighbors == "change_one":
-            return None
-        if budget.max_count is not None and budget.max_count > self.per_leaf:
-            check.fail(
-                "max_count",
-                f"must be at most {self.per_leaf} on this tree (2^50 / height / leaves), "
-                f"not {budget.max_count}.",
-            )
-        return budget.max_count or self.per_leaf
-
-
 def largest_sum(tree: Tree) -> int:
     """The largest total with which all values are exact enough to be rounded."""
-    return _Limit(tree.height, tree.n_leaves).of_sums
+    return max(1, _LARGEST // tree.height)
 
 
-def largest_sum_of_height(height: int) -> int:
-    """:func:`largest_sum` for a tree of this height."""
-    return _Limit(height, 1).of_sums
+def _largest_sum_per_leaf(tree: Tree) -> int:
+    return max(1, largest_sum(tree) // tree.n_leaves)
+
+
+def _largest_count(tree: Tree, budget: Budget) -> int | None:
+    """The public bound of a leaf's count; None where counts are not cut off."""
+    if budget.neighbors == "change_one":
+        return None
+    largest = _largest_sum_per_leaf(tree)
+    if budget.max_count is not None and budget.max_count > largest:
+        check.fail(
+            "max_count",
+            f"must be at most {largest} on this tree (2^50 / height / leaves), "
+            f"not {budget.max_count}.",
+        )
+    return budget.max_count or largest
 
 
 def _shares(given: tuple[Fraction, ...] | None, measured: list[int]) -> list[Fraction]:
