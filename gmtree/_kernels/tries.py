@@ -63,6 +63,40 @@ def descend(start, above, code, table, parent, label, distinct):
 
 
 @kernel
+def descend_sorted(above, code, parent, label):
+    """Distinct pairs of rows sorted by (above, code), without a table; returns how many.
+
+    Returns -1 at the first row that is out of order; `above` is not changed, see `number_sorted`.
+    """
+    distinct = np.int64(0)
+    for k in range(code.size):
+        i, x = above[k], code[k]
+        if k > 0:
+            before = above[k - 1]
+            if i < before or (i == before and x < code[k - 1]):
+                return np.int64(-1)
+            if i == before and x == code[k - 1]:
+                continue
+        parent[distinct] = i
+        label[distinct] = x
+        distinct += 1
+    return distinct
+
+
+@kernel
+def number_sorted(above, code):
+    """above[k] = number of the pair (above[k], code[k]) among the distinct pairs of sorted rows."""
+    last = np.int64(-1)
+    before, x_before = above[0], code[0]
+    for k in range(code.size):
+        i, x = above[k], code[k]
+        if last < 0 or i != before or x != x_before:
+            last += 1
+        before, x_before = i, x
+        above[k] = last
+
+
+@kernel
 def nest(order, start, column, owner, parent):
     """parent[r] = the smallest set so far that holds set r; sets come by falling size.
 

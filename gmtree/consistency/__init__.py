@@ -8,6 +8,7 @@ projection     stage 2: :class:`Consistency` and its method ``project``
 exact          values known exactly, which must not contradict each other
 bounded        the optimum with leaves bounded from below, and why it is exact
 rounding       whole numbers with exact sums
+messages       what a subtree tells the rest, for trees that are held in several parts
 errors         variances and covariances of the result
 certificate    a check of optimality that does not depend on how the values were found
 tracking       :class:`Tracker`: measurements that change one at a time
@@ -22,12 +23,22 @@ crossed_errors variances of such values
 =============  ================================================================================
 """
 
+from gmtree.consistency.messages import Messages
 from gmtree.consistency.projection import (
     Consistency,
     ProjectionInfo,
     consistency_bias,
     consistent,
 )
+from gmtree.consistency.rounding import round_values
 from gmtree.consistency.tracking import Tracker
 
-__all__ = ["Consistency", "ProjectionInfo", "Tracker", "consistency_bias", "consistent"]
+__all__ = [
+    "Consistency",
+    "Messages",
+    "ProjectionInfo",
+    "Tracker",
+    "consistency_bias",
+    "consistent",
+    "round_values",
+]

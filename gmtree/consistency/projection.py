@@ -22,6 +22,7 @@ from gmtree.consistency.bounded import BoundedSolver, lower_bounds
 from gmtree.consistency.certificate import violation
 from gmtree.consistency.exact import Tolerance, refuse_contradictions
 from gmtree.consistency.factor import Factor, sum_leaves
+from gmtree.consistency.messages import Messages, messages
 from gmtree.consistency.rounding import check_how, round_consistent
 from gmtree.consistency.tracking import Tracker
 from gmtree.matrix import ConstraintMatrix, GenerationMatrix
@@ -330,11 +331,12 @@ class Consistency:
             check.fail("noisy", "must have sums that floating point numbers can hold.")
         refuse_contradictions(factor, v, b)
 
-    def _refuse_contradictions(self, v: np.ndarray) -> None:
-        """The upward sweep for its checks alone."""
+    def _refuse_contradictions(self, v: np.ndarray) -> np.ndarray:
+        """The upward sweep for its checks; returns b."""
         b = np.zeros((self.tree.n_internal, *v.shape[1:]))
         with _sweep.team(self.tree._layout, self._threads) as run:
             self._collect(run, _sweep.readonly(v), b)
+        return b
 
     def _project_bounded(self, v: np.ndarray, bounds: np.ndarray, out: np.ndarray) -> int:
         """Write the optimum with bounded leaves into `out`; returns the passes of the worst column.
@@ -376,6 +378,57 @@ class Consistency:
             noisy = np.asarray(noisy, values.dtype)
             worst = max(worst, violation(self.tree, values, noisy, self._factor.s, low))
         return ProjectionInfo(passes, at_bound, worst)
+
+    def messages(
+        self, noisy: Any, nodes: Any = None, *, nonnegative: bool = False, lower: Any = None
+    ) -> Messages:
+        """What the subtrees of some nodes tell the rest of the tree, in one sweep upward.
+
+        Whoever has the messages of all subtrees of a family can put an exactly equivalent leaf in
+        the place of each: a leaf measured as ``estimate`` with variance ``variance``. That is how
+        a tree is made consistent of which no one holds more than a part.
+
+        Parameters
+        ----------
+        noisy : array of shape (n,)
+            Measured value of each node.
+        nodes : array of int, optional
+            Roots of the subtrees; all nodes by default.
+        nonnegative, lower
+            Bounds of the leaves as in :meth:`project`: then the messages have a third part, how
+            low each root may go until a leaf falls below its bound. Leaves that are held at their
+            bounds already are those with variance 0.
+
+        Returns
+        -------
+        Messages
+            Named tuple of the arrays ``estimate``, ``variance`` and ``least``, one entry per node.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> tree = gm.Tree.from_parents([-1, 0, 0, 1, 1])
+        >>> told = gm.Consistency(tree).messages([9.0, 6.0, 3.0, 1.0, 3.0], [1], nonnegative=True)
+        >>> told.estimate.round(3), told.variance.round(3), told.least
+        (array([5.333]), array([0.667]), array([2.]))
+        """
+        v = self._measurements(noisy)
+        if v.ndim != 1:
+            check.fail("noisy", f"must be one value per node, not have shape {v.shape}.")
+        chosen = np.arange(self.tree.n)
+        if nodes is not None:
+            chosen = np.atleast_1d(check.node_numbers("nodes", nodes, self.tree.n)).ravel()
+        check.flag("nonnegative", nonnegative)
+        bounds = None
+        if nonnegative or lower is not None:
+            bounds = lower_bounds(self.tree, nonnegative, lower)
+        v = np.ascontiguousarray(v, np.float64)
+        if self.tree.n == 1:
+            check.finite("noisy", v)
+            b = np.zeros(0)
+        else:
+            b = self._refuse_contradictions(v)
+        return messages(self._factor, v, b, chosen, bounds)
 
     def track(self, noisy: Any) -> Tracker:
         """Consistent values for measurements that change one at a time.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from gmtree import _validate as check
@@ -39,34 +42,128 @@ def check_how(how: bool | str) -> None:
         check.fail("integer", f"must be True, False or 'random', not {how!r}.")
 
 
-def _refuse_large(x: np.ndarray) -> None:
+def _refuse_large(x: np.ndarray, argument: str = "noisy") -> None:
     if x.size and max(float(x.max()), -float(x.min())) > LARGEST:
         i = int(np.flatnonzero((abs(x) > LARGEST).reshape(x.shape[0], -1).any(axis=1))[0])
         raise check.IntegerOverflowError(
-            f"Argument 'noisy' must be below 2**53 to be rounded exactly; node {i} is not."
+            f"Argument {argument!r} must be below 2**53 to be rounded exactly; node {i} is not."
         )
+
+
+def round_values(tree: Tree, values: Any, *, given: Mapping[int, int] | None = None) -> np.ndarray:
+    """Round consistent values to whole numbers with exact sums, some of them given.
+
+    Every node becomes the floor or the ceiling of its value, as in :meth:`Consistency.project`
+    with ``integer=True``; nodes in `given` become what is given, and what is above and below them
+    is rounded to fit. Parts of a tree that are rounded apart from each other fit together if each
+    is given the numbers of the nodes they share.
+
+    Parameters
+    ----------
+    tree : Tree
+    values : array of shape (n,)
+        Each parent the sum of its children, up to rounding.
+    given : mapping of int to int, optional
+        Whole numbers of some nodes, each less than 1 away from the node's value.
+
+    Returns
+    -------
+    array of int64
+
+    Examples
+    --------
+    >>> import gmtree as gm
+    >>> from gmtree.consistency import round_values
+    >>> round_values(gm.shapes.star(4), [3.2, 1.4, 0.9, 0.9])
+    array([3, 1, 1, 1])
+    >>> round_values(gm.shapes.star(4), [3.2, 1.4, 0.9, 0.9], given={0: 4})
+    array([4, 2, 1, 1])
+    """
+    check.instance("tree", tree, Tree)
+    v = check.values("values", tree._aligned("values", values), tree.n)
+    if v.ndim != 1:
+        check.fail("values", f"must be one value per node, not have shape {v.shape}.")
+    check.finite("values", v)
+    _refuse_large(v, "values")
+    x = np.array(v, np.float64)
+    for i, k in _given_numbers(tree, given):
+        if not abs(k - x[i]) < 1:
+            check.fail(
+                "given", f"must be less than 1 away from the values; node {i} is {x[i]:.15g}, "
+                f"not {k}."
+            )  # fmt: skip
+        x[i] = k
+    return _round(tree, Families.of(tree), x, None, "values")
+
+
+def _given_numbers(tree: Tree, given: Mapping[int, int] | None) -> list[tuple[int, int]]:
+    if given is None:
+        return []
+    check.instance("given", given, Mapping)
+    numbers = []
+    for node, k in given.items():
+        if isinstance(k, (bool, np.bool_)) or not isinstance(k, (int, np.integer)):
+            check.fail_type("given", f"must hold whole numbers, not {k!r}.")
+        numbers.append((check.node_number("given", node, tree.n), int(k)))
+    return numbers
+
+
+def rounding_ranges(tree: Tree, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The least number that each node can be rounded to, and whether it may be one more."""
+    least, room, bad = _ranges(tree, Families.of(tree), x)
+    if bad >= 0:
+        _refuse_inconsistent(tree, x, bad, "values")
+    by_node = np.empty(tree.n, bool)
+    by_node[tree.order] = room
+    return least, by_node
+
+
+def fraction_steps(x: np.ndarray, least: np.ndarray) -> np.ndarray:
+    """How far values are above their least numbers, in the steps that fractions are compared in."""
+    return ((x - least) * 2.0**30 + 0.5).astype(np.int64)
+
+
+def goes_up(fraction: float) -> bool:
+    """Whether a total with this fraction is rounded up: to the nearest number, a half up.
+
+    Fractions count in steps of 2**-30 as they do among siblings, so half a step below one half
+    goes up as well.
+    """
+    return fraction >= 0.5 - 2.0**-31
+
+
+def _ranges(tree: Tree, families: Families, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+    """Least numbers by node, room by position, and a position where no number fits, or -1."""
+    out, room = np.empty(tree.n, np.int64), np.zeros(tree.n, np.uint8)
+    bad = int(kernels.ranges(tree._layout.order, *families, x, out, room))
+    if tree.n == 1:
+        out[0], room[0] = np.floor(x[0]), x[0] != np.floor(x[0])
+    return out, room, bad
+
+
+def _refuse_inconsistent(tree: Tree, x: np.ndarray, bad: int, argument: str) -> None:
+    i = int(tree.order[bad])
+    raise check.IntegerOverflowError(
+        f"Argument {argument!r} must be consistent to within one after projection to be rounded; "
+        f"node {i} is {x[i]:.17g}, which whole numbers near its children's cannot add up to."
+    )
 
 
 def _round(
-    tree: Tree, families: Families, x: np.ndarray, rng: np.random.Generator | None
+    tree: Tree,
+    families: Families,
+    x: np.ndarray,
+    rng: np.random.Generator | None,
+    argument: str = "noisy",
 ) -> np.ndarray:
-    out, room = np.empty(tree.n, np.int64), np.zeros(tree.n, np.uint8)
-    family = (tree._layout.order, *families)
-    bad = kernels.ranges(*family, x, out, room)
-    root = tree.root
+    out, room, bad = _ranges(tree, families, x)
     if bad >= 0:
-        i = int(tree.order[bad])
-        raise check.IntegerOverflowError(
-            "Argument 'noisy' must be consistent to within one after projection to be rounded; "
-            f"node {i} is {x[i]:.17g}, which whole numbers near its children's cannot add up to."
-        )
-    if tree.n == 1:
-        out[0], room[0] = np.floor(x[0]), x[0] != np.floor(x[0])
+        _refuse_inconsistent(tree, x, bad, argument)
+    root = tree.root
     fraction = x[root] - out[root]
-    # To the nearest number. Fractions count in steps of 2**-30 as they do among siblings, so half
-    # a step below one half goes up as well.
-    goes_up = fraction >= 0.5 - 2.0**-31 if rng is None else fraction > rng.random()
-    out[root] += bool(room[0]) and goes_up
+    up = goes_up(fraction) if rng is None else fraction > rng.random()
+    out[root] += bool(room[0]) and up
+    family = (tree._layout.order, *families)
     if rng is None:
         largest = families.largest
         work = np.zeros(largest, np.int64), np.empty(largest), np.empty(largest, np.int64)

@@ -44,7 +44,7 @@ class Tracker:
         factor: Factor,
         v: np.ndarray,
         project: Callable[[np.ndarray], np.ndarray],
-        refuse_contradictions: Callable[[np.ndarray], None],
+        refuse_contradictions: Callable[[np.ndarray], object],
     ) -> None:
         tree = factor.tree
         if v.ndim != 1:

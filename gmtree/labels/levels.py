@@ -307,11 +307,19 @@ def _stop(
 
 
 def number_pairs(above: np.ndarray, code: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Parent and label code of the distinct pairs; `above` becomes each row's pair."""
+    """Parent and label code of the distinct pairs; `above` becomes each row's pair.
+
+    Rows sorted by both need no table of what has been seen.
+    """
     rows = code.size
     # Kernels are compiled for signed codes only.
     code = np.ascontiguousarray(code, np.promote_types(code.dtype, np.int8))
     parent, label = np.empty(rows, above.dtype), np.empty(rows, code.dtype)
+    distinct = int(kernels.descend_sorted(above, code, parent, label))
+    if distinct >= 0:
+        if distinct:
+            kernels.number_sorted(above, code)
+        return _kept(parent, label, distinct)
     # Three quarters of the table may be filled.
     largest = 1 << (rows + rows // 3 + 1).bit_length()
     size, row, distinct = min(_SMALLEST_TABLE, largest), 0, 0
@@ -320,9 +328,13 @@ def number_pairs(above: np.ndarray, code: np.ndarray) -> tuple[np.ndarray, np.nd
         kernels.enter(table, parent, label, distinct)
         row, distinct = kernels.descend(row, above, code, table, parent, label, distinct)
         size = min(8 * size, largest)
-    if distinct < rows // 2:
-        parent = parent[:distinct].copy()
-        label = label[:distinct].copy()
+    return _kept(parent, label, distinct)
+
+
+def _kept(parent: np.ndarray, label: np.ndarray, distinct: int) -> tuple[np.ndarray, np.ndarray]:
+    """The entries that are used, without the memory of the others if that is much."""
+    if distinct < parent.size // 2:
+        return parent[:distinct].copy(), label[:distinct].copy()
     return parent[:distinct], label[:distinct]
 
 

@@ -64,6 +64,8 @@ release         everything that is computed from noisy counts
 tables          the same for tables
 intervals       confidence intervals, from the cumulants of the noise (cumulants)
 bootstrap       errors of values that are kept from being negative
+level_sizes     budgets for trees of which only the sizes of levels are known
+stretches       counts of sorted leaves that are held in several places
 planning        errors beforehand, and shares that make them small (optimal)
 columns         a release as a table
 storage         a release on disk, with its provenance (packing, provenance)
@@ -118,6 +120,7 @@ from gmtree.privacy.bootstrap import BootstrapErrors
 from gmtree.privacy.conversion import zcdp_delta, zcdp_epsilon, zcdp_rho
 from gmtree.privacy.invariants import Level
 from gmtree.privacy.ledger import Ledger, LevelAccount
+from gmtree.privacy.level_sizes import allocate_levels
 from gmtree.privacy.planning import LevelError, Plan, optimal_shares, plan
 from gmtree.privacy.release import Release, release
 from gmtree.privacy.sampling.noise import discrete_gaussian, discrete_laplace
@@ -138,6 +141,7 @@ __all__ = [
     "Release",
     "TableRelease",
     "allocate",
+    "allocate_levels",
     "discrete_gaussian",
     "discrete_laplace",
     "load_ledger",

@@ -1,0 +1,80 @@
+"""What a subtree tells the rest of its tree: an estimate, its variance, and how low it may go.
+
+Positions and arrays as in `projection`. ``least_i`` is the least value of node i for which no leaf
+below it that is still free falls below its bound; ``tau_p`` is the same for what each unit of
+variance below p has to take, ``d_p = (x_p - b_p) / t_p``.
+"""
+
+import numpy as np
+
+from gmtree._kernels._jit import inlined, kernel
+from gmtree._kernels._shared import ONE, at, combine, known
+
+
+@inlined
+def _estimate(order, s, t, v, b, r):
+    """z_r: what is known of position r from itself and below."""
+    own = v[at(order, r)]
+    return combine(own, b[r], s, t, r) if r < t.size else own
+
+
+@inlined
+def _least(s, t, b, bound, tau, r):
+    """least_r = b_r + t_r tau_r; of a free leaf its bound, and -inf of one that cannot move."""
+    if r >= t.size:
+        return bound[r] if s is None or s[r] > 0.0 else -np.inf
+    if t[r] == np.inf:
+        return b[r] + tau[r]
+    return b[r] + t[r] * tau[r] if t[r] > 0.0 else tau[r]
+
+
+@kernel
+def estimates(order, s, t, v, b, position, z, q):
+    """z and q of the nodes at some positions."""
+    for k in range(position.size):
+        r = np.uint64(position[k])
+        z[k] = _estimate(order, s, t, v, b, r)
+        q[k] = known(s, t, r)
+
+
+@inlined
+def _need(lack, weight):
+    """The step d for which a child that takes ``weight d`` makes up for what it lacks."""
+    if weight > 0.0:
+        return lack / weight
+    return np.inf if lack > 0.0 else -np.inf
+
+
+@kernel
+def least_steps(parent, order, q, s, t, v, b, bound, tau):
+    """tau_p = max over children of (least_c - z_c) / q_c, children first; `tau` holds -inf.
+
+    A child that does not move, q_c = 0, asks for nothing, or for more than there is if it is below
+    its least value already.
+    """
+    n_internal = np.uint64(t.size)
+    for r in range(n_internal, np.uint64(parent.size)):
+        weight = 1.0
+        if q is not None:
+            weight = q[r]
+        elif s is not None:
+            weight = s[r]
+        # One that is known exactly cannot fall.
+        moves = s is None or s[r] > 0.0
+        if moves:
+            p = parent[r]
+            tau[p] = max(tau[p], _need(bound[r] - v[at(order, r)], weight))
+    r = n_internal
+    while r > ONE:
+        r -= ONE
+        lack = _least(s, t, b, bound, tau, r) - _estimate(order, s, t, v, b, r)
+        weight = known(s, t, r) if q is None else q[r]
+        p = parent[r]
+        tau[p] = max(tau[p], _need(lack, weight))
+
+
+@kernel
+def least_values(s, t, b, bound, tau, position, least):
+    """least of the nodes at some positions."""
+    for k in range(position.size):
+        least[k] = _least(s, t, b, bound, tau, np.uint64(position[k]))

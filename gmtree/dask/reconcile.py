@@ -1,0 +1,151 @@
+"""Consistent values from Parquet to Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any
+
+from gmtree import _validate as check
+from gmtree.dask.engine import Engine
+from gmtree.dask.pipeline import Run
+from gmtree.dask.result import ROOT, Levels, folder_of
+from gmtree.dask.sources import (
+    leaf_partitions,
+    level_columns,
+    measurements,
+    scratch_folder,
+    variance_of_levels,
+)
+from gmtree.dask.tasks import Problem
+
+
+def reconcile(
+    leaves: Any,
+    levels: Sequence[str],
+    value: str,
+    *,
+    nodes: Any = None,
+    variance: Any = None,
+    nonnegative: bool = False,
+    integer: bool = False,
+    std_error: bool = False,
+    out: str | PathLike[str],
+    scratch: str | PathLike[str] | None = None,
+    sort: bool = False,
+    partition_rows: int | None = None,
+    client: Any = None,
+) -> Levels:
+    """Make the values of a hierarchy that outgrows one machine's memory add up.
+
+    The result is that of :func:`gmtree.reconcile_frame`, up to rounding. The work is done at once,
+    on the cluster of the current Dask client or on Dask's scheduler in this process; a worker that
+    is lost on the way changes nothing in the result.
+
+    Parameters
+    ----------
+    leaves : path, list of paths, or frame
+        Parquet files with one row per leaf, sorted by `levels`: a file, a folder (its files in
+        natural order of their names), or several files. Or a frame of Dask, pandas, polars or
+        pyarrow, which is written to `scratch` first.
+    levels : list of str
+        Columns of labels, coarse to fine.
+    value : str
+        Column of values; a missing one was not measured.
+    nodes : mapping, optional
+        Measurements above the leaves: for a level's name, or ``"total"``, a frame or sorted
+        Parquet files with the columns of labels down to this level and `value`. Nodes without a
+        row, and levels that are not there, were not measured. The total may be a number.
+    variance : optional
+        Variance of each value: one number, the name of a column, or a dict with a number for
+        each level (the root is ``"total"``). Equal by default; 0 keeps a value as it is.
+    nonnegative, integer : bool
+        See :meth:`gmtree.Consistency.project`.
+    std_error : bool
+        Also write the standard error of every value without bounds and rounding, in a column
+        named like the value with ``_std_error`` at its end.
+    out : path
+        New folder for the results: a folder of Parquet files for each level, and
+        ``manifest.json``, which is written last: without it, nothing in the folder counts.
+    scratch : path, optional
+        Folder for files between steps, which every worker can reach; by default beside `out`.
+    sort : bool
+        Sort the rows of `leaves` first, on disk.
+    partition_rows : int, optional
+        Rows that one task deals with, as far as row groups of the files allow; by default as many
+        as fit into a worker, up to four million.
+    client : distributed.Client, optional
+        Cluster to use instead of the current one.
+
+    Returns
+    -------
+    Levels
+        Reads the levels when asked: ``result["state"]`` is a frame of Dask.
+
+    Raises
+    ------
+    ValueError
+        If rows are out of order, a node occurs in two places, a partition does not fit into a
+        worker, or values are not determined by what was measured.
+
+    Examples
+    --------
+    >>> import tempfile, pandas as pd, gmtree.dask
+    >>> leaves = pd.DataFrame({"state": ["NY", "NY", "VT"], "county": ["Albany", "Orange", "Orange"],
+    ...                        "people": [300.0, 375.0, 28.0]})
+    >>> states = pd.DataFrame({"state": ["NY", "VT"], "people": [690.0, 31.0]})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     made = gmtree.dask.reconcile(leaves, ["state", "county"], "people",
+    ...         nodes={"state": states, "total": 700.0}, out=folder + "/people")
+    ...     made.table("state")["people"].to_numpy().round(2)
+    array([680.54,  26.15])
+    """
+    names = level_columns(levels, value, [variance] if isinstance(variance, str) else ())
+    check.flag("nonnegative", nonnegative)
+    check.flag("integer", integer)
+    check.flag("std_error", std_error)
+    engine = Engine(client)
+    target = check.path("out", out).absolute()
+    with scratch_folder(scratch, target) as folder:
+        keeps = nonnegative or integer
+        more = [variance] if isinstance(variance, str) else []
+        partitions = leaf_partitions(
+            engine,
+            leaves,
+            names,
+            [value, *more],
+            folder,
+            sort=sort,
+            rows=partition_rows,
+            keeps=keeps,
+        )
+        found = measurements(engine, nodes, names, value, variance, folder)
+        problem = Problem(
+            names,
+            value,
+            variance_of_levels(variance, names, found),
+            found,
+            nonnegative,
+            integer,
+            std_error,
+            str(target),
+            str(folder),
+            engine.memory(),
+            names=output_names(names, value),
+        )
+        return Run(engine, problem, partitions).solve({"kind": "reconcile"})
+
+
+def output_names(levels: Sequence[str], value: str) -> dict[str, str]:
+    """Names of columns and folders of the results."""
+    folders = {f"level {k}": folder_of(name) for k, name in enumerate((ROOT, *levels))}
+    names = {
+        "noisy": f"{value}_noisy",
+        "estimate": f"{value}_estimate",
+        "error": f"{value}_std_error",
+        **folders,
+    }
+    for column in ("noisy", "estimate", "error"):
+        if names[column] in levels:
+            check.fail("levels", f"must not contain {names[column]!r}, which results are called.")
+    return names

@@ -1,0 +1,180 @@
+"""Rows of leaves sorted by their levels: where each node begins, and what is out of order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gmtree import _validate as check
+from gmtree.dask.parquet import arrow
+
+Key = tuple[Any, ...]
+REMEDY = "Sort the rows by their levels, or pass sort=True."
+
+
+class Runs(NamedTuple):
+    """How sorted rows fall into nodes.
+
+    Attributes
+    ----------
+    starts : tuple of arrays
+        For each level but the last, the row where each of its nodes begins; every row is a leaf.
+    rows : int
+    first, last : tuple
+        Labels of the first and of the last row.
+    """
+
+    starts: tuple[np.ndarray, ...]
+    rows: int
+    first: Key
+    last: Key
+
+
+def find_runs(
+    table: Any, levels: Sequence[str], argument: str, start: int, *, leaves: bool = True
+) -> Runs:
+    """Where nodes begin; refuses rows that are out of order, repeated or without a label.
+
+    Errors count rows from `start`. Where `leaves` is false, a last level with several rows of one
+    node is refused in the words for measurements.
+    """
+    rows = table.num_rows
+    differs = np.zeros(max(rows - 1, 0), bool)
+    starts = []
+    for name in levels:
+        step = _steps(table.column(name), name, start)
+        below = np.flatnonzero(~differs & (step < 0))
+        if below.size:
+            k = int(below[0])
+            check.fail(
+                argument,
+                f"must be sorted by its levels; rows {start + k} and {start + k + 1} are "
+                f"{label(table, levels, k)} and {label(table, levels, k + 1)}. {REMEDY}",
+            )
+        differs |= step != 0
+        starts.append(np.concatenate([[0], np.flatnonzero(differs) + 1]))
+    if not differs.all():
+        k = int(np.flatnonzero(~differs)[0])
+        check.fail(
+            argument,
+            f"must have one row per {'leaf' if leaves else 'node'}; rows {start + k} and "
+            f"{start + k + 1} are both {label(table, levels, k)}.",
+        )
+    ends = key(table, levels, 0), key(table, levels, rows - 1)
+    return Runs(tuple(starts[:-1]), rows, *ends)
+
+
+def key(table: Any, levels: Sequence[str], row: int) -> Key:
+    """The labels of one row."""
+    return tuple(table.column(name)[row].as_py() for name in levels)
+
+
+def label(table: Any, levels: Sequence[str], row: int) -> str:
+    """The labels of one row, for an error message."""
+    return shown(key(table, levels, row))
+
+
+def shown(labels: Key) -> str:
+    """Labels from the top down, for an error message."""
+    return "(" + ", ".join(map(check.shown, labels)) + ")"
+
+
+def _steps(column: Any, name: str, start: int) -> np.ndarray:
+    """For each row after the first: -1, 0 or 1 as its label is below, at or above the one before."""
+    import pyarrow.compute as pc
+
+    if column.null_count:
+        row = start + pc.index(pc.is_null(column), True).as_py()
+        check.fail(name, f"must have no missing labels; row {row} has none.")
+    if len(column) < 2:
+        return np.zeros(0, np.int8)
+    codes = ordered_codes(column, name)
+    if codes is not None:
+        bad = codes != codes
+        if codes.dtype.kind == "f" and bad.any():
+            row = start + int(np.flatnonzero(bad)[0])
+            check.fail(name, f"must have no missing labels; row {row} has none.")
+        return np.where(codes[1:] == codes[:-1], 0, np.where(codes[1:] > codes[:-1], 1, -1)).astype(
+            np.int8
+        )
+    before, after = column.slice(0, len(column) - 1), column.slice(1)
+    before, after = (x.combine_chunks() for x in (before, after))
+    equal = pc.equal(before, after).to_numpy(zero_copy_only=False)
+    above = pc.greater(after, before).to_numpy(zero_copy_only=False)
+    return np.where(equal, 0, np.where(above, 1, -1)).astype(np.int8)
+
+
+def ordered_codes(column: Any, name: str) -> np.ndarray | None:
+    """Numbers in the order of the labels; None for text that is not coded."""
+    pa = arrow()
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        whole = column.unify_dictionaries().combine_chunks()
+        if isinstance(whole, pa.ChunkedArray):
+            whole = whole.chunk(0)
+        rank = pc.rank(whole.dictionary, sort_keys="ascending", tiebreaker="dense")
+        rank = rank.to_numpy(zero_copy_only=False).astype(np.int32)
+        return rank[whole.indices.to_numpy(zero_copy_only=False)]
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return None
+    if pa.types.is_temporal(kind):
+        wide = kind.bit_width == 64
+        return column.cast(pa.int64() if wide else pa.int32()).to_numpy()
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+        return column.to_numpy()
+    check.fail_type(name, f"must hold labels (text, numbers or dates), not values of type {kind}.")
+
+
+# --------------------------------------------------------------------------- matching
+
+
+def match(
+    own: Any, other: Any, levels: Sequence[str], argument: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """For rows of `other`, which rows of `own` have their labels; both are sorted and distinct.
+
+    Returns the rows of `other` that lie between the first and the last of `own`, and for each the
+    row of `own`. One in between that `own` does not have is refused.
+    """
+    ours, theirs = own.num_rows, other.num_rows
+    keys = np.zeros(ours + theirs, np.int64)
+    for name in levels:
+        joint = _codes_of_both(own.column(name), other.column(name), name)
+        # Dense again after each level, so that products stay small and keep the order.
+        keys = _dense(keys * (int(joint.max()) + 1) + joint)
+    mine, given = keys[:ours], keys[ours:]
+    inside = np.flatnonzero((given >= mine[0]) & (given <= mine[-1]))
+    row = np.searchsorted(mine, given[inside])
+    unknown = np.flatnonzero(mine[row] != given[inside])
+    if unknown.size:
+        k = int(inside[unknown[0]])
+        check.fail(
+            argument, f"must name nodes that have leaves; {label(other, levels, k)} has none."
+        )
+    return inside, row
+
+
+def _codes_of_both(a: Any, b: Any, name: str) -> np.ndarray:
+    """Dense ranks of the labels of two columns together."""
+    import pyarrow.compute as pc
+
+    pa = arrow()
+    a, b = (x.cast(x.type.value_type) if pa.types.is_dictionary(x.type) else x for x in (a, b))
+    if a.type != b.type:
+        try:
+            b = b.cast(a.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            check.fail(name, f"must have one type of labels everywhere, not {a.type} and {b.type}.")
+    both = pa.chunked_array([*a.chunks, *b.chunks], a.type)
+    codes = ordered_codes(both, name)
+    if codes is None:
+        return pc.rank(both, tiebreaker="dense").to_numpy(zero_copy_only=False).astype(np.int64)
+    return _dense(codes)
+
+
+def _dense(x: np.ndarray) -> np.ndarray:
+    return np.unique(x, return_inverse=True)[1].astype(np.int64)

@@ -1,0 +1,110 @@
+"""True counts of a stretch of sorted leaves into noisy ones, where a tree is held in stretches.
+
+Most nodes of a stretch are in it as a whole: they get their noise here. At each level the first and
+the last node may go on in other stretches. Their sums here are returned without noise: they are as
+confidential as the counts, and only :func:`measure_joint`, which has those of all stretches, adds
+noise to their totals, once.
+
+As in :mod:`gmtree.privacy.measuring`, no message depends on a private count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from gmtree import _validate as check
+from gmtree.privacy.measuring import _DRAWS, _cut_off
+from gmtree.privacy.sampling import noise
+
+
+def measure_stretch(
+    counts: Any,
+    begin: Sequence[np.ndarray],
+    scales: Sequence[Fraction | None],
+    mechanism: str,
+    max_count: int | None,
+    largest_sum: int,
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Noisy counts of the nodes of a stretch, and sums of those that may go on elsewhere.
+
+    Parameters
+    ----------
+    counts : array of int
+        True counts of the leaves.
+    begin : sequence of arrays
+        For each level above the leaves, the first child of each node, counted within its level.
+    scales : sequence of Fraction or None
+        Scale of the noise for each level; None where it is not measured.
+    mechanism : str
+    max_count : int or None
+        Bound at which counts are cut off; None where the total is public.
+    largest_sum : int
+        Bound of a public total.
+
+    Returns
+    -------
+    noisy : list of int64 arrays
+        By level; 0 where not measured, and at first and last nodes above the leaves.
+    partial : int64 array of shape (levels above the leaves, 2)
+        True sums of the first and the last node of each level; the second is 0 where a level has
+        one node. Confidential.
+    """
+    by_leaf = _whole_numbers(counts)
+    if max_count is None:
+        if np.any(by_leaf < 0):
+            check.fail("counts", "must not be negative.")
+        sums = _cut_off(by_leaf, largest_sum + 1)
+        refuse_public_total(float(np.sum(sums, dtype=np.float64)), largest_sum)
+    else:
+        sums = _cut_off(by_leaf, max_count)
+    partial = np.zeros((len(begin), 2), np.int64)
+    noisy = [_with_noise(sums.copy(), scales[-1], mechanism)]
+    for level in reversed(range(len(begin))):
+        sums = np.add.reduceat(sums, begin[level])
+        partial[level, 0] = sums[0]
+        partial[level, 1] = sums[-1] if sums.size > 1 else 0
+        own = np.zeros(sums.size, np.int64)
+        if sums.size > 2:
+            own[1:-1] = _with_noise(sums[1:-1].copy(), scales[level], mechanism)
+        noisy.append(own)
+    return noisy[::-1], partial
+
+
+def measure_joint(
+    sums: np.ndarray, level: np.ndarray, scales: Sequence[Fraction | None], mechanism: str
+) -> np.ndarray:
+    """Noisy counts from the whole true sums of nodes that are in several stretches."""
+    out = sums.astype(np.int64)
+    for k, scale in enumerate(scales):
+        here = level == k
+        out[here] = _with_noise(out[here], scale, mechanism)
+    return out
+
+
+def refuse_public_total(total: float, largest_sum: int) -> None:
+    """Refuse a total that is public and too large."""
+    if total > largest_sum:
+        check.fail("counts", f"must add up to at most {largest_sum} on this tree (2^50 / height).")
+
+
+def _with_noise(out: np.ndarray, scale: Fraction | None, mechanism: str) -> np.ndarray:
+    """Add noise in place; 0 everywhere where nothing is measured."""
+    if scale is None:
+        out[:] = 0
+        return out
+    sample = getattr(noise, mechanism)
+    for start in range(0, out.size, _DRAWS):
+        part = out[start : start + _DRAWS]
+        part += sample(scale, part.size)
+    return out
+
+
+def _whole_numbers(counts: Any) -> np.ndarray:
+    a = np.asarray(counts)
+    if a.dtype.kind not in "iu" or a.ndim != 1:
+        check.fail_type("counts", "must hold whole numbers (integers) only, none missing.")
+    return a
