@@ -135,7 +135,7 @@ class Plan:
 
     __repr__ = __str__
 
-    def plot(self, *, unit: str = "records", ax: Any = None) -> Axes:
+    def plot(self, *, unit: str = "records", ax: Any = None) -> Picture:
         """Draw the errors by level; returns matplotlib Axes."""
         from gmtree import plot
 
