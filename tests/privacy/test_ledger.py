@@ -553,6 +553,16 @@ def test_the_loss_of_several_records_is_not_understated():
             Ledger.from_dict({**data, "max_contributions": 3})
 
 
+def test_a_total_below_what_levels_lose_is_refused():
+    tree = gm.shapes.complete(2, 3)
+    for invariants, least in (([], 1), ([0], "1/2")):
+        data = allocate(tree, epsilon=1, invariants=invariants).ledger.to_dict()
+        assert Ledger.from_dict({**data, "total": str(least)}).total == Fraction(least)
+        for total in ("0", "499/1000"):
+            with pytest.raises(ValueError, match="must not understate the total"):
+                Ledger.from_dict({**data, "total": total})
+
+
 def test_losses_are_printed_rounded_up():
     tree = gm.shapes.complete(2, 3)
     for budget in (Fraction(1000001, 3000000), Fraction(0.1), Fraction(2, 3) + Fraction(1, 10**7)):
