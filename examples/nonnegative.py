@@ -2,8 +2,8 @@
 
 Many census blocks are empty. Their noisy counts are as often below zero as above, and the
 consistent values closest to the noisy ones still have blocks with minus three people. Asking for
-the closest values that are not negative mends that and lowers the error. It has a price, which is
-printed as well: the values are no longer unbiased. Run it with
+the closest values that are not negative mends that, and lowers the error of small counts. It has a
+price, which is printed as well: the values are no longer unbiased. Run it with
 
     python examples/nonnegative.py --nodes 100000 --plot nonnegative.png
 
@@ -128,9 +128,9 @@ def main(argv: list[str] | None = None) -> None:
     before, after = by_size.mean[0, 1:3]
     print(
         f"""
-Non-negativity trades unbiasedness of small counts for lower error. Over all nodes the error is
-{lower:.0%} lower. But a block where nobody lives, which got {before:+.2f} people on average, now
-gets {after:+.2f}: what was below zero has been raised, and other blocks of the same group pay for
+Non-negativity trades unbiasedness of small counts for a lower error of most. Over all nodes the
+error is {lower:.0%} lower on these data. But a block where nobody lives, which got {before:+.2f}
+people on average, now gets {after:+.2f}: what was below zero has been raised, and other blocks of the same group pay for
 it, so that the counts of larger areas hardly change. Sums over small blocks for which the tree
 has no node inherit that bias. To add up small counts of your own choice, or to average over
 several releases, take the values that may be negative."""

@@ -66,8 +66,8 @@ def run(args: argparse.Namespace) -> int:
     print(_table(tree, errors, expected))
     print(
         "\n'expected' is the exact standard error of 'consistent', known without the truth."
-        "\nNon-negative values have a lower error but are not unbiased: small counts come out"
-        "\nlarger on average. Parents equal the sums of their children in both.\n"
+        "\nNon-negative values are not unbiased: small counts come out larger on average, and so do"
+        "\nsums of many of them. Parents equal the sums of their children in both.\n"
     )
     print(result.ledger)
     if args.plot is not None:
