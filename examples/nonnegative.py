@@ -129,12 +129,12 @@ def main(argv: list[str] | None = None) -> None:
     before, after = by_size.mean[0, 1:3]
     print(
         f"""
-Non-negativity trades unbiasedness of small counts for lower error. Over all nodes the error is
-{lower:.0%} lower. But a block where nobody lives, which got {before:+.2f} people on average, now
-gets {after:+.2f}: what was below zero has been raised, and other blocks of the same group pay for
-it, so that the counts of larger areas hardly change. Sums over small blocks for which the tree
-has no node inherit that bias. To add up small counts of your own choice, or to average over
-several releases, take the values that may be negative."""
+Non-negativity trades unbiasedness of small counts for a lower error of most. Over all nodes the
+error is {lower:.0%} lower on these data. But a block where nobody lives, which got {before:+.2f}
+people on average, now gets {after:+.2f}: what was below zero has been raised, and other blocks of
+the same group pay for it, so that the counts of larger areas hardly change. Sums over small blocks
+for which the tree has no node inherit that bias. To add up small counts of your own choice, or to
+average over several releases, take the values that may be negative."""
     )
     if args.plot:
         draw_plot(args.plot, Errors(by_level.mean[:-1], by_level.rms[:-1]), by_size)

@@ -94,8 +94,8 @@ def run(args: argparse.Namespace) -> int:
     print(
         "\nParents equal the sums of their children in all columns but 'noisy'."
         "\n'expected' is the exact standard error of 'consistent', known without the truth."
-        "\nNon-negative values have a lower error but are not unbiased: small counts come"
-        "\nout larger on average."
+        "\nNon-negative values are not unbiased: small counts come out larger on average,"
+        "\nand so do sums of many of them."
     )
     if picture is None:
         print("\nFor a picture of the same job on a small tree: pip install 'gmtree[plot]'")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,12 +42,15 @@ class LevelLabels:
         By level, the labels that codes stand for; None where codes are the labels.
     kind : str or None
         Library of frames that the columns came from.
+    from_records : bool
+        Whether the leaves are those that occur in records, which a private release has to say.
     """
 
     codes: np.ndarray
     level: np.ndarray
     categories: tuple[np.ndarray | None, ...]
     kind: str | None = None
+    from_records: bool = False
 
     @property
     def size(self) -> int:
@@ -67,7 +70,7 @@ class LevelLabels:
         """The label of one node, or the labels of several, again as codes."""
         if isinstance(nodes, (int, np.integer)):
             return self[[nodes]].tolist()[0]
-        return LevelLabels(self.codes[nodes], self.level[nodes], self.categories, self.kind)
+        return replace(self, codes=self.codes[nodes], level=self.level[nodes])
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         out = np.empty(self.size, dtype=object)
@@ -100,6 +103,8 @@ def from_levels(
     if missing == "error":
         refuse_missing(coded, names)
     made = build(coded, names, kind)
+    if records:
+        made = made._replace(labels=replace(made.labels, from_records=True))
     inner = np.zeros(made.parent.size, bool)
     inner[made.parent[1:]] = True
     if missing == "stop" and (ends_inside := inner[made.node]).any():

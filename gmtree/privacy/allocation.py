@@ -121,7 +121,8 @@ def allocate(
         divided by the height.
     outside : sequence of str, optional
         Sentences that say what else about the data is or was published without noise, for the
-        ledger. Pass :data:`LEAVES_FROM_RECORDS` if the tree was made from the records.
+        ledger. Pass :data:`LEAVES_FROM_RECORDS` if the tree was made from the records; for one
+        of :meth:`Tree.from_records` the ledger says so by itself.
 
     Returns
     -------
@@ -207,13 +208,21 @@ def divide(
         levels=tuple(lines),
         invariants=named,
         derived_invariants=derived,
-        outside=budget.outside,
+        outside=_outside(tree, budget),
         axes=workload.axes,
         target=budget.target,
         max_per_leaf=budget.max_per_leaf,
         enforced=budget.enforced,
     )
     return Allocation(ledger.scales, exact, ledger)
+
+
+def _outside(tree: Tree, budget: Budget) -> tuple[str, ...]:
+    """What the caller says is published besides, and what the tree itself tells of the records."""
+    told = LEAVES_FROM_RECORDS in budget.outside
+    if told or not getattr(tree._labels, "from_records", False):
+        return budget.outside
+    return (*budget.outside, LEAVES_FROM_RECORDS)
 
 
 def check_account(tree: Tree, ledger: Ledger, exact: np.ndarray | None) -> None:

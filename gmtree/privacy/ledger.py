@@ -375,6 +375,12 @@ def _check(ledger: Ledger) -> None:
         one = 0 if line.scale is None else loss_of_one(ledger.measure, line.scale)
         if times * one > line.loss:
             check.fail("data", f"must not understate a loss; that of level {line.level} is.")
+    if ledger.neighbors == "add_remove":
+        # A record is counted in a node of each level, or of one at least where others are exact.
+        losses = [line.loss for line in ledger.levels if line.nodes]
+        least = max(losses, default=0) if ledger.invariants else sum(losses)
+        if ledger.total < least:
+            check.fail("data", "must not understate the total, which is below what levels lose.")
 
 
 # --------------------------------------------------------------------------- text

@@ -144,6 +144,8 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
         """Make a tree from columns in which several rows may belong to one leaf.
 
         Parameters are those of :meth:`from_levels`. Leaves are numbered in order of appearance.
+        A private release of such a tree publishes which leaves occur, and its ledger says so: where
+        that must stay private, make the tree of a public list of leaves by :meth:`from_levels`.
 
         Returns
         -------

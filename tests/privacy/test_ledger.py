@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 import re
 from collections.abc import Iterator
 from fractions import Fraction
@@ -553,6 +554,16 @@ def test_the_loss_of_several_records_is_not_understated():
             Ledger.from_dict({**data, "max_contributions": 3})
 
 
+def test_a_total_below_what_levels_lose_is_refused():
+    tree = gm.shapes.complete(2, 3)
+    for invariants, least in (([], 1), ([0], "1/2")):
+        data = allocate(tree, epsilon=1, invariants=invariants).ledger.to_dict()
+        assert Ledger.from_dict({**data, "total": str(least)}).total == Fraction(least)
+        for total in ("0", "499/1000"):
+            with pytest.raises(ValueError, match="must not understate the total"):
+                Ledger.from_dict({**data, "total": total})
+
+
 def test_losses_are_printed_rounded_up():
     tree = gm.shapes.complete(2, 3)
     for budget in (Fraction(1000001, 3000000), Fraction(0.1), Fraction(2, 3) + Fraction(1, 10**7)):
@@ -582,6 +593,20 @@ def test_what_else_is_published_is_stated():
     assert f"Outside the guarantee:\n  - {privacy.LEAVES_FROM_RECORDS}" in str(ledger)
     assert "looking at the data, but for what is listed as outside." in str(ledger)
     assert "looking at the data." in str(default)
+
+
+def test_trees_made_from_records_say_so_in_the_ledger():
+    columns = ["NY", "VT", "NY"], ["Albany", "Orange", "Albany"]
+    tree, leaf = gm.Tree.from_records(*columns)
+    for made in (tree, tree.canonical(), tree.below(1), pickle.loads(pickle.dumps(tree))):
+        counts = np.ones(made.n_leaves, int)
+        assert gm.release(made, counts, epsilon=1).ledger.outside == (privacy.LEAVES_FROM_RECORDS,)
+    told = allocate(tree, epsilon=1, outside=["The weather.", privacy.LEAVES_FROM_RECORDS]).ledger
+    assert told.outside == ("The weather.", privacy.LEAVES_FROM_RECORDS)
+    public = gm.Tree.from_levels(*(column[:2] for column in columns))
+    assert allocate(public, epsilon=1).ledger.outside == ()
+    assert public == tree
+    assert leaf.tolist() == [0, 1, 0]
 
 
 def test_ledger_as_text():
