@@ -38,7 +38,7 @@ def run(settings: Settings) -> Report:
     with Progress(4, "tables") as progress:
         _census(report, nodes if full else max(10, nodes // 10), settings, full)
         progress.advance(1, "private tables")
-        _private(report, min(PRIVATE_NODES, nodes), settings, full)
+        _private(report, PRIVATE_NODES if full else max(10, nodes // 10), settings, full)
         progress.advance(1, "sparse solvers")
         _peers(report, PEER_NODES if full else min(PEER_NODES, nodes // 1000), settings, full)
         progress.advance(1, "crossed")

@@ -82,6 +82,7 @@ def save_ledger(release: Any, path: str | os.PathLike[str], table: Path | None =
     With `table`, the name and the SHA-256 of that file are noted, too.
     """
     target = check.path("path", path)
+    check.new_file("path", target)
     data: dict[str, Any] = {
         "format": LEDGER_FORMAT,
         "ledger": release.ledger.to_dict(),

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from gmtree import _validate as check
 from gmtree._text import preformatted, short
 from gmtree.consistency.tables import TableConsistency
 from gmtree.privacy.account import Account
@@ -311,6 +312,8 @@ class TableRelease:
         >>> r.to_frame(()).columns.tolist()
         ['node', 'parent', 'depth', 'value', 'low', 'high', 'std_error']
         """
+        if kind is not None:
+            check.one_of("kind", kind, ("pandas", "polars", "pyarrow"))
         low, high = self.interval(query, level)
         tables = {"value": self.marginal(query), "low": low, "high": high}
         columns: dict[str, np.ndarray] = {}
