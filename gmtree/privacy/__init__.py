@@ -48,22 +48,22 @@ What is not promised
 
 Where to read on
 ----------------
-==============  ================================================================================
-budget          the arguments that all functions share, checked once
-invariants      what is published exactly, and what follows from that
-worst_case      the largest loss of any person on a tree
-allocation      a budget divided among the levels of a tree
-ledger          the account of all this
-measuring       true counts into noisy ones: the only place that sees true counts
-sampling        exact discrete noise
-release         everything that is computed from noisy counts
-intervals       confidence intervals, from the cumulants of the noise (cumulants)
-bootstrap       errors of values that are kept from being negative
-planning        errors beforehand, and shares that make them small (optimal)
-columns         a release as a table
-storage         a release on disk
-testing         seeded noise for experiments, which is not private
-==============  ================================================================================
+The files of this package:
+
+    budget          the arguments that all functions share, checked once
+    invariants      what is published exactly, and what follows from that
+    worst_case      the largest loss of any person on a tree
+    allocation      a budget divided among the levels of a tree
+    ledger          the account of all this
+    measuring       true counts into noisy ones: the only place that sees true counts
+    sampling        exact discrete noise
+    release         everything that is computed from noisy counts
+    intervals       confidence intervals, from the cumulants of the noise (cumulants)
+    bootstrap       errors of values that are kept from being negative
+    planning        errors beforehand, and shares that make them small (optimal)
+    columns         a release as a table
+    storage         a release on disk
+    testing         seeded noise for experiments, which is not private
 
 References
 ----------
