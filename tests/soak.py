@@ -269,17 +269,23 @@ def memory(seed: int, end: float) -> None:
 
 
 def arguments(seed: int, end: float) -> None:
-    _pytest(TESTS / "fuzz" / "test_fuzz.py", end)
+    _pytest("fuzz/test_fuzz.py::test_several_wrong_arguments", seed, end)
 
 
 def commands(seed: int, end: float) -> None:
-    _pytest(TESTS / "cli" / "test_random_commands.py", end)
+    _pytest("cli/test_random_commands.py", seed, end)
 
 
-def _pytest(path: Path, end: float) -> None:
-    environment = {**os.environ, "GMTREE_FUZZ_SECONDS": str(max(1.0, end - time.monotonic()))}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(path)]
-    subprocess.run(command, env=environment, cwd=TESTS.parent, check=True)
+def _pytest(test: str, seed: int, end: float) -> None:
+    seconds = max(1.0, end - time.monotonic())
+    settings = {"GMTREE_FUZZ_SECONDS": str(seconds), "GMTREE_FUZZ_SEED": str(100_000 * seed)}
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    subprocess.run(
+        [*command, str(TESTS / test)],
+        env={**os.environ, **settings},
+        cwd=TESTS.parent,
+        check=True,
+    )
 
 
 ROUNDS = (properties, threads, forks, kills, memory, arguments, commands)
