@@ -57,7 +57,6 @@ class Problem:
         n = int(np.exp(rng.uniform(np.log(2), np.log(most))))
         shapes = named_shapes(n, seed % 1000)
         self.shape = str(rng.choice(sorted(shapes)))
-        # A path of inner nodes gives eigenvalues, dense covariances and so on no trouble here.
         self.tree = tree = shapes[self.shape]
         self.counts = rng.poisson(3, tree.n_leaves)
         self.noisy = tree.aggregate(self.counts) + rng.normal(0, 3, tree.n)
