@@ -10,7 +10,7 @@ array([1., 2., 2., 3., 3.])
 
 A map of everything, by who needs it; ``help(gm.Tree)`` and so on say more.
 
-Everyone::
+Everyone:
 
     Tree                    a rooted tree from parents, edges, columns, Newick, linkages, ...
     shapes                  trees of a given shape: complete, chain, star, calendars, random
@@ -18,7 +18,7 @@ Everyone::
     IntegerOverflowError    what is raised where a sum does not fit into 64 bits
     __version__             the version of gmtree, as text
 
-For matrices and recursions::
+For matrices and recursions:
 
     GenerationMatrix        G: node weights, minus edge weights; products and solves are sweeps
     ConstraintMatrix        M: M.T @ v is zero where each parent is the sum of its children
@@ -36,7 +36,7 @@ For matrices and recursions::
     householder             one step of the "LO" QR decomposition
     lo_qr                   the whole of it
 
-For values that should add up::
+For values that should add up:
 
     consistent              measurements of all nodes into the closest values that add up
     Consistency             the same in two stages, with bounds, whole numbers and exact errors
@@ -44,13 +44,13 @@ For values that should add up::
     TableConsistency        a table at each node, of which several marginals are measured
     CrossedConsistency      several hierarchies at once, such as regions and products
 
-For frames of pandas, polars and pyarrow::
+For frames of pandas, polars and pyarrow:
 
     reconcile_frame         make the values of a frame add up
     release_frame           publish the counts of a frame with differential privacy
     frames                  the module of both, with what they return
 
-For privacy::
+For privacy:
 
     release                 counts into consistent values with differential privacy, and a ledger
     Release                 what it returns; it can be saved, loaded, processed again and drawn
@@ -58,7 +58,7 @@ For privacy::
     optimal_shares          how to divide the budget among the levels
     privacy                 exact noise, ledgers, conversions; seeded noise for tests
 
-For the paper and its experiments::
+For the paper and its experiments:
 
     gmc                     from the paper to the code: a table of names; the published algorithm
     baselines               what it is compared with: Boosting, PrivTrie, dense algebra

@@ -62,7 +62,7 @@ def processless(tree: Tree, noisy: Any) -> np.ndarray:
 def boosting(tree: Tree, noisy: Any) -> np.ndarray:
     """Boosting (Hay et al.), as two compiled sweeps.
 
-    With k the number of children of the root and l the height of a node::
+    With k the number of children of the root and l the height of a node:
 
         upward    z_i = ((k^l - k^(l-1)) v_i + (k^(l-1) - 1) sum z_c) / (k^l - 1)
         downward  x_c = z_c + (x_p - sum z_c) / k
@@ -154,7 +154,7 @@ def privtrie(tree: Tree, noisy: Any) -> np.ndarray:
     """The post-processing of PrivTrie (Wang et al.), as three compiled sweeps.
 
     It solves for the leaves, whose normal equations involve the sums of the measurements on
-    their paths to the root::
+    their paths to the root:
 
         downward  a_i = sum of v over i and its ancestors
         upward    t_i = sum q_c, q_i = t_i / (1 + t_i), y_i = (sum y_c) / (1 + t_i)
@@ -255,7 +255,7 @@ def dense(tree: Tree, noisy: Any, variance: Any = None) -> np.ndarray:
     tree : Tree
     noisy : array of n reals
     variance : optional
-        As for :class:`~gmtree.Consistency`; positive and finite.
+        As for :class:`gmtree.Consistency`; positive and finite.
 
     Examples
     --------

@@ -3,7 +3,7 @@
 Each formula is one line of products and solves with the matrices of a tree, evaluated from
 right to left. :class:`gmtree.Consistency` computes the same in two fused sweeps and is what to
 use; here the steps can be read, taken apart and changed. From the paper to the code, with
-``G = gm.GenerationMatrix(tree)`` and ``post = gm.Consistency(tree)``::
+``G = gm.GenerationMatrix(tree)`` and ``post = gm.Consistency(tree)``:
 
     the paper says                           gmtree says
     ---------------------------------------  ---------------------------------------------
@@ -55,7 +55,7 @@ and takes and returns every vector in your own numbering. ``examples/paper_tour.
 through all definitions, properties, theorems and algorithms with numbers.
 
 With S the diagonal matrix of the variances (the identity where they are equal) and M the
-constraint matrix, the consistent values closest to v are::
+constraint matrix, the consistent values closest to v are:
 
     v - S M (M^T S M)^-1 M^T v
 
@@ -90,7 +90,7 @@ __all__ = ["construct", "release", "with_square_roots", "without_square_roots"]
 def construct(tree: Tree, variance: Any = None) -> GenerationMatrix:
     """The Generation Matrix G on ``tree.subtree(1)`` with ``G.T @ G = M.T @ S @ M``.
 
-    Bottom up, each inner node i gets::
+    Bottom up, each inner node i gets:
 
         theta_i = (number of children) - sum over inner children j of 1 / (1 + theta_j)
 
@@ -103,7 +103,7 @@ def construct(tree: Tree, variance: Any = None) -> GenerationMatrix:
     tree : Tree
         With more than one node.
     variance : optional
-        As for :class:`~gmtree.Consistency`; positive and finite.
+        As for :class:`gmtree.Consistency`; positive and finite.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def with_square_roots(tree: Tree, noisy: Any, variance: Any = None) -> np.ndarra
     noisy : array of shape (n,) or (n, k)
         Measured value of each node.
     variance : optional
-        As for :class:`~gmtree.Consistency`; positive and finite.
+        As for :class:`gmtree.Consistency`; positive and finite.
 
     Examples
     --------
@@ -157,7 +157,7 @@ def without_square_roots(tree: Tree, noisy: Any, variance: Any = None) -> np.nda
     noisy : array of shape (n,) or (n, k)
         Measured value of each node.
     variance : optional
-        As for :class:`~gmtree.Consistency`; positive and finite.
+        As for :class:`gmtree.Consistency`; positive and finite.
 
     Examples
     --------

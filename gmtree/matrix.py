@@ -60,7 +60,7 @@ class _Operator(ABC):
     @overload
     def __matmul__(self, v: Any) -> np.ndarray: ...
 
-    def __matmul__(self, v: Any) -> Any:
+    def __matmul__(self, v: Any) -> np.ndarray | csr_array:
         """The product with values, or with another matrix (then it is sparse)."""
         if hasattr(v, "tocsr"):
             return _sparse_product(self, v)

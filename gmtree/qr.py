@@ -59,7 +59,7 @@ def lo_qr(M: Any) -> tuple[np.ndarray, np.ndarray]:
 
     Notes
     -----
-    For the :class:`~gmtree.ConstraintMatrix` of a tree in canonical order, L is a Generation
+    For the :class:`gmtree.ConstraintMatrix` of a tree in canonical order, L is a Generation
     Matrix of ``tree.subtree(1)`` with ``L.T @ L = M.T @ M``.
 
     Examples

@@ -288,7 +288,7 @@ class CrossedConsistency:
         return_info: bool = False,
         tolerance: float | None = None,
         iterations: int = 5000,
-    ) -> Any:
+    ) -> np.ndarray | tuple[np.ndarray, CrossedInfo | NonnegativeInfo]:
         """The consistent values closest to the measurements.
 
         Parameters

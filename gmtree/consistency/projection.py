@@ -183,7 +183,7 @@ class Consistency:
         out: np.ndarray | None = None,
         return_info: bool = False,
         rng: np.random.Generator | int | None = None,
-    ) -> Any:
+    ) -> np.ndarray | tuple[np.ndarray, ProjectionInfo]:
         """The consistent values closest to the measurements.
 
         Parameters
@@ -270,7 +270,7 @@ class Consistency:
         if out is not None and x is not out:
             np.copyto(out, x)
             x = out
-        return (x, info) if return_info else x
+        return x if info is None else (x, info)
 
     def _measurements(self, noisy: Any) -> np.ndarray:
         """Values as they are, 0 where not measured; whether they are finite is checked in use."""
@@ -535,7 +535,7 @@ class Consistency:
     @overload
     def covariance(self, i: Any, j: Any) -> np.ndarray: ...
 
-    def covariance(self, i: Any, j: Any) -> Any:
+    def covariance(self, i: Any, j: Any) -> float | np.ndarray:
         """Covariance of the projected values of two nodes; arrays of nodes give arrays.
 
         NaN where one of two nodes has an infinite variance.
@@ -572,7 +572,7 @@ class Consistency:
     @overload
     def range_variance(self, ranges: Any) -> np.ndarray: ...
 
-    def range_variance(self, ranges: Any) -> Any:
+    def range_variance(self, ranges: Any) -> float | np.ndarray:
         """Variances of sums of projected values over ranges of leaves, O(height) each.
 
         Parameters
@@ -639,7 +639,7 @@ def consistent(
 
 def consistent(
     tree: Tree, noisy: Any, variance: Any = None, *, threads: int | None = None, **options: Any
-) -> Any:
+) -> np.ndarray | tuple[np.ndarray, ProjectionInfo]:
     """Optimal consistent values in one call: ``Consistency(tree, variance).project(noisy)``.
 
     Examples

@@ -223,7 +223,7 @@ class TableConsistency:
         tolerance: float = 1e-6,
         iterations: int = 5000,
         start: NonnegativeInfo | None = None,
-    ) -> Any:
+    ) -> np.ndarray | tuple[np.ndarray, NonnegativeInfo]:
         """The consistent tables closest to the measurements.
 
         Parameters
@@ -304,7 +304,7 @@ class TableConsistency:
         if out is not None and not direct:
             np.copyto(out, result)
         result = result if out is None else out
-        return (result, info) if return_info else result
+        return (result, info) if return_info and info is not None else result
 
     # ------------------------------------------------------------------ cells not below zero
 

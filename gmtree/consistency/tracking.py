@@ -125,7 +125,7 @@ class Tracker:
     @overload
     def value(self, node: Any) -> np.ndarray: ...
 
-    def value(self, node: Any) -> Any:
+    def value(self, node: Any) -> float | np.ndarray:
         """The projected value of a node; an array of nodes gives an array."""
         nodes = check.node_numbers("node", node, self._factor.tree.n)
         found, out = nodes.ravel().astype(np.uint64), np.empty(nodes.size)

@@ -1,8 +1,8 @@
 """Counts on a tree, published with differential privacy.
 
 :mod:`gmtree.privacy` says what that guarantees, to whom, and what not. The way of a release:
-keywords become a :class:`~gmtree.privacy.budget.Budget`, which is divided among the levels
-(:mod:`~gmtree.privacy.allocation`); counts get their noise (:mod:`~gmtree.privacy.measuring`);
+keywords become a :class:`gmtree.privacy.budget.Budget`, which is divided among the levels
+(:mod:`gmtree.privacy.allocation`); counts get their noise (:mod:`gmtree.privacy.measuring`);
 everything after that, in the class below, is computed from the noisy counts.
 """
 

@@ -32,7 +32,7 @@ class TreeKinship:
     @overload
     def is_ancestor(self, i: Any, j: Any) -> np.ndarray: ...
 
-    def is_ancestor(self: Any, i: Any, j: Any) -> Any:
+    def is_ancestor(self: Any, i: Any, j: Any) -> bool | np.ndarray:
         """Whether node i is node j or one of its ancestors.
 
         This is entry (j, i) of the inverse of the structure matrix. Arrays of nodes are
@@ -55,7 +55,7 @@ class TreeKinship:
     @overload
     def lca(self, i: Any, j: Any) -> np.ndarray: ...
 
-    def lca(self: Any, i: Any, j: Any) -> Any:
+    def lca(self: Any, i: Any, j: Any) -> int | np.ndarray:
         """Lowest common ancestor of nodes i and j; a node counts as its own ancestor.
 
         The first question about a pair prepares an index in O(n), which is kept; after that a
@@ -78,7 +78,7 @@ class TreeKinship:
     @overload
     def common_ancestors(self, i: Any, j: Any) -> np.ndarray: ...
 
-    def common_ancestors(self: Any, i: Any, j: Any) -> Any:
+    def common_ancestors(self: Any, i: Any, j: Any) -> int | np.ndarray:
         """Number of common ancestors of nodes i and j: the depth of :meth:`lca`.
 
         Nodes count as their own ancestors, so that ``common_ancestors(i, i)`` is the depth of
@@ -102,7 +102,7 @@ class TreeKinship:
     @overload
     def distance(self, i: Any, j: Any, edge: Any = None) -> np.ndarray: ...
 
-    def distance(self: Any, i: Any, j: Any, edge: Any = None) -> Any:
+    def distance(self: Any, i: Any, j: Any, edge: Any = None) -> float | np.ndarray:
         """Number of edges between nodes i and j, or the sum of their lengths.
 
         Parameters
