@@ -47,7 +47,9 @@ class PathIndex:
 
     def lca(self, i: Any, j: Any) -> np.ndarray:
         """Lowest common ancestor of each pair."""
-        i, j = self.pairs(i, j)
+        return self._lca(*self.pairs(i, j))
+
+    def _lca(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         out = np.empty(i.size, self._jump.dtype)
         args = (self._jump, self._order, self._rank, self._flat(i), self._flat(j), out)
         kernels.lowest_common_ancestors(*args, 0, i.size)
@@ -66,7 +68,7 @@ class PathIndex:
         i, j = self.pairs(i, j)
         # Widen small integers only for the nodes asked about: the tree may have many more.
         wide = np.int64 if from_root.dtype.kind == "i" else from_root.dtype
-        at_i, at_j, at_lca = (from_root[k].astype(wide) for k in (i, j, self.lca(i, j)))
+        at_i, at_j, at_lca = (from_root[k].astype(wide) for k in (i, j, self._lca(i, j)))
         return at_i + at_j - 2 * at_lca
 
     def matrix(
@@ -103,6 +105,8 @@ class PathIndex:
         """Two arrays of node numbers, brought to one shape."""
         n = self._jump.shape[0]
         i, j = check.node_numbers("i", i, n), check.node_numbers("j", j, n)
+        if i.shape == j.shape:
+            return i, j
         try:
             i, j = np.broadcast_arrays(i, j)
         except ValueError:
