@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -56,6 +57,17 @@ class Layout:
     @property
     def n(self) -> int:
         return self.parent.size
+
+    @cached_property
+    def has_shared(self) -> bool:
+        """Whether some range is long enough for several threads."""
+        return any(shared for _, _, shared in self.segments)
+
+    @cached_property
+    def large_families(self) -> frozenset[int]:
+        """Where those ranges of leaves begin that have large families on average."""
+        leaves = (s for s in self.segments if s[0] >= self.n_inner)
+        return frozenset(s[0] for s in leaves if mean_family(self, s) >= LARGE_FAMILY)
 
     def pieces(
         self, start: int, stop: int, threads: int, *, keep_families: bool = True
@@ -105,18 +117,34 @@ def usable_threads(threads: int | None) -> int:
 Run = Callable[..., None]
 
 
-@contextmanager
-def team(layout: Layout, threads: int | None) -> Iterator[Run]:
+def team(layout: Layout, threads: int | None) -> AbstractContextManager[Run]:
     """Give a function `run(kernel, args, segment)` that shares long levels between threads.
 
     A kernel that writes to parents gets whole families, so that no two threads write to one
     parent. Pass ``downward=True`` for a kernel that only reads parents: its ranges may be cut
     anywhere. The threads end with the sweep, since a forked process would lose those of a pool.
     """
+    if not layout.has_shared:
+        return _ALONE
     count = usable_threads(threads)
-    if count == 1 or not any(shared for _, _, shared in layout.segments):
-        yield lambda kernel, args, segment, downward=False: kernel(*args, *segment[:2])
-        return
+    return _ALONE if count == 1 else _together(layout, count)
+
+
+def _run_alone(
+    kernel: Callable[..., Any],
+    args: tuple,
+    segment: tuple[int, int, bool],
+    downward: bool = False,
+) -> None:
+    kernel(*args, segment[0], segment[1])
+
+
+# It has no state, so one serves all: on a small tree making another takes as long as the sweep.
+_ALONE: AbstractContextManager[Run] = nullcontext(_run_alone)
+
+
+@contextmanager
+def _together(layout: Layout, count: int) -> Iterator[Run]:
     with ThreadPoolExecutor(count - 1) as pool:
 
         def run(
@@ -176,7 +204,7 @@ def accumulate(
         for segment in reversed(layout.segments):
             if segment[0] < layout.n_inner:
                 run(sweeps.accumulate, args, segment)
-            elif v.ndim == 1 and mean_family(layout, segment) >= LARGE_FAMILY:
+            elif v.ndim == 1 and segment[0] in layout.large_families:
                 run(sweeps.accumulate_leaf_families, args, segment)
             else:
                 run(sweeps.accumulate_leaves, args, segment)

@@ -164,6 +164,8 @@ def node_numbers(argument: str, nodes: Any, n: int) -> np.ndarray:
     if a.size == 0 and a.dtype.kind == "f":
         return a.astype(np.int64)  # numpy takes an empty list for floats
     of_kind(argument, a, "iu", "node numbers (integers)")
+    if a.ndim == 0 and 0 <= int(a) < n:
+        return a  # the usual case, without the cost of several numpy calls
     bad = (a < 0) | (a >= n)
     if np.any(bad):
         first = a[bad].flat[0] if a.ndim else a

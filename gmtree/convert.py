@@ -128,8 +128,8 @@ def _neighbour_matrix(
 # --------------------------------------------------------------------------- dense matrices
 
 
-def distance_matrix(tree: Tree, *, edge: Any = None) -> np.ndarray:
-    """Distances between all pairs of nodes, as a dense matrix.
+def distance_matrix(tree: Tree, edge: Any = None, *, nodes: Any = None) -> np.ndarray:
+    """Distances between all pairs of nodes, or of some of them, as a dense matrix.
 
     For a large tree use :meth:`Tree.distance`, which answers pairs without the matrix.
 
@@ -139,11 +139,19 @@ def distance_matrix(tree: Tree, *, edge: Any = None) -> np.ndarray:
     edge : array of n reals, or one number, optional
         Length of the edge from each node to its parent (the root's entry is ignored); by
         default 1, so that distances count edges.
+    nodes : array of int, optional
+        Nodes to which rows and columns belong, in this order; by default all. With
+        ``tree.leaves`` this is the patristic distance matrix of the leaves.
 
     Returns
     -------
-    array of shape (n, n)
+    array of shape (n, n), or (k, k) for k nodes
         int64, or float64 where lengths are.
+
+    Notes
+    -----
+    Lengths that are integers are summed exactly. Among some `nodes` others are rounded relative to
+    the distance from the root, as in :meth:`Tree.distance`.
 
     Examples
     --------
@@ -152,16 +160,34 @@ def distance_matrix(tree: Tree, *, edge: Any = None) -> np.ndarray:
     array([[0, 1, 1],
            [1, 0, 2],
            [1, 2, 0]])
+    >>> tree = gm.shapes.complete(2, 3)
+    >>> gm.distance_matrix(tree, [0, 1, 1, 5, 6, 7, 8], nodes=[4, 3, 6])
+    array([[ 0, 11, 16],
+           [11,  0, 15],
+           [16, 15,  0]])
     """
-    lengths, _ = _lengths(tree, edge)
-    n = tree.n
+    lengths, from_root = _lengths(tree, edge)
+    chosen = None if nodes is None else _chosen("nodes", nodes, tree.n)
+    n = tree.n if chosen is None else chosen.size
     _memory.refuse_above_limit(
         f"The distance matrix of {n} nodes", 8 * n * n, "tree.distance(i, j) answers pairs."
     )
-    out = np.zeros((n, n), np.int64 if lengths is None else lengths.dtype)
+    if chosen is None and (lengths is None or lengths.dtype == np.int64):
+        chosen = np.arange(n)
+    if chosen is not None:
+        return tree._paths.matrix(chosen, tree._depth_first(chosen), from_root, from_root)
+    out = np.zeros((n, n))
     layout = tree._natural_layout
     pair_kernels.all_distances(layout.parent, layout.order, lengths, out, 1, n)
     return out
+
+
+def _chosen(argument: str, nodes: Any, n: int) -> np.ndarray:
+    """Node numbers in a row."""
+    a = check.node_numbers(argument, nodes, n)
+    if a.ndim != 1:
+        check.fail(argument, f"must be a list of nodes, not have shape {a.shape}.")
+    return a
 
 
 def ancestral_matrix(tree: Tree, *, edge: Any = None) -> np.ndarray:
@@ -198,19 +224,7 @@ def ancestral_matrix(tree: Tree, *, edge: Any = None) -> np.ndarray:
         8 * m * m,
         "tree.common_ancestors(i, j) answers pairs.",
     )
-    leaves, rank = tree.leaves_left_to_right, tree.rank
-    row = np.searchsorted(tree.leaves, leaves)
-    out = np.empty((m, m), from_root.dtype)
-    by_position = tree.to_positions(from_root)
-    # From left to right the common ancestor with a leaf only ever moves up, to where the path to
-    # the next leaf branches off; of two nodes on one path the upper has the earlier position.
-    branch = rank[tree.lca(leaves[:-1], leaves[1:])]
-    for k in range(m):
-        out[row[k], row[k]] = from_root[leaves[k]]
-        shared = by_position[np.minimum.accumulate(branch[k:])]
-        out[row[k], row[k + 1 :]] = shared
-        out[row[k + 1 :], row[k]] = shared
-    return out
+    return tree.cophenetic(from_root)
 
 
 def _lengths(tree: Tree, edge: Any) -> tuple[np.ndarray | None, np.ndarray]:

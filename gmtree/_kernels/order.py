@@ -235,6 +235,25 @@ def leaves_left_to_right(root, start, child, stack, leaves):
 
 
 @kernel
+def depth_first(root, start, child, stack, number):
+    """number[i] = how many nodes are met before i, depth first; `stack` is work space."""
+    one = np.uint64(1)
+    stack[0] = root
+    top = one
+    found = np.uint64(0)
+    while top > np.uint64(0):
+        top -= one
+        i = stack[top]
+        number[i] = found
+        found += one
+        first, k = np.uint64(start[i]), np.uint64(start[i + one])
+        while k > first:
+            k -= one
+            stack[top] = child[k]
+            top += one
+
+
+@kernel
 def descendants(start, child, found):
     """Append the children of each node found so far, until `found` is full; found[0] is given."""
     end = np.uint64(1)

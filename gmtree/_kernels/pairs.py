@@ -1,4 +1,4 @@
-"""Pairs of nodes: lowest common ancestors over heavy paths, and all distances at once.
+"""Pairs of nodes: lowest common ancestors over heavy paths, and matrices of all pairs at once.
 
 Every inner node continues the path it lies on into its largest child. ``jump[r]`` holds the
 position where the path through r begins, its *head*, and the parent of that head, side by side
@@ -8,8 +8,8 @@ the root changes paths at most log2(n) times.
 
 import numpy as np
 
-from gmtree._kernels._jit import kernel
-from gmtree._kernels._shared import at
+from gmtree._kernels._jit import inlined, kernel
+from gmtree._kernels._shared import ONE, at
 
 
 @kernel
@@ -74,3 +74,34 @@ def all_distances(parent, order, edge, out, start, stop):
             d = out[p, j] + step
             out[i, j] = d
             out[j, i] = d
+
+
+@inlined
+def _entry(value, end, low, k, m):
+    """What pair (k, m) of the nodes has, if their common ancestor is at position `low`."""
+    return value[low] if end is None else end[k] + end[m] - value[low] - value[low]
+
+
+@kernel
+def all_pairs(place, branch, row, value, end, out, start, stop):
+    """out_km = value at lca(k, m); with `end`, end_k + end_m - 2 value at lca(k, m).
+
+    Nodes are listed depth first: node k of the list is at position place_k and has row and column
+    row_k; branch_k is the position of the common ancestor of nodes k and k + 1. The common ancestor
+    of k and m is the first of those between them, since parents have earlier positions. Every
+    row is written from k to the right and to the left, so that writing stays within it.
+    """
+    size = np.uint64(place.size)
+    for k in range(np.uint64(start), np.uint64(stop)):
+        i = at(row, k)
+        low = place[k]
+        out[i, i] = _entry(value, end, low, k, k)
+        for m in range(k + ONE, size):
+            low = min(low, branch[m - ONE])
+            out[i, at(row, m)] = _entry(value, end, low, k, m)
+        low = place[k]
+        m = k
+        while m > np.uint64(0):
+            m -= ONE
+            low = min(low, branch[m])
+            out[i, at(row, m)] = _entry(value, end, low, k, m)

@@ -95,12 +95,13 @@ class Check:
 
     `about_results` is True if the claim is that results are right. Other claims are about speed,
     which depends on the machine and on what else that is doing. `applies` is False if the tree
-    measured on is too small for the claim to be about it.
+    measured on is too small for the claim to be about it. Without a `limit` there is no claim, only
+    a figure.
     """
 
     claim: str
     measured: float
-    limit: float
+    limit: float | None
     at_least: bool = False
     about_results: bool = False
     applies: bool = True
@@ -108,13 +109,15 @@ class Check:
     @property
     def holds(self) -> bool:
         """Whether the number is within the limit."""
+        if self.limit is None:
+            return True
         within = self.measured >= self.limit if self.at_least else self.measured <= self.limit
         return bool(within)
 
     @property
     def verdict(self) -> str:
         """Whether the claim holds, in one word."""
-        if not self.applies:
+        if not self.applies or self.limit is None:
             return NOTHING
         if self.holds:
             return "ok"
@@ -125,7 +128,8 @@ class Check:
     def cells(self) -> list[Cell]:
         """A row of the table of checks."""
         relation = "at least" if self.at_least else "at most"
-        return [self.claim, self.measured, f"{relation} {self.limit:.4g}", self.verdict]
+        limit = NOTHING if self.limit is None else f"{relation} {self.limit:.4g}"
+        return [self.claim, self.measured, limit, self.verdict]
 
 
 CHECK_COLUMNS = [Column("check"), Column("measured", ".4g"), Column("limit"), Column("verdict")]

@@ -178,7 +178,8 @@ def conversions(tree: Any) -> None:
     for edge in (None, np.ones(tree.n)):
         convert.adjacency(tree, edge=edge), convert.adjacency(tree, directed=False, edge=edge)
         convert.laplacian(tree, edge=edge), convert.ancestral_matrix(tree, edge=edge)
-        convert.distance_matrix(tree, edge=edge)
+        convert.distance_matrix(tree, edge=edge), convert.distance_matrix(tree, edge, nodes=[2, 1])
+        convert.distance_matrix(tree, edge, nodes=[1, 2])
     convert.tree_from_adjacency(convert.adjacency(tree))
     convert.tree_from_laplacian(convert.laplacian(tree), tree.root)
     convert.tree_from_distances(convert.distance_matrix(tree), tree.root)

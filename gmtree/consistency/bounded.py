@@ -50,7 +50,6 @@ Stieltjes type", SIAM J. Matrix Anal. Appl. 15 (1994).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -106,11 +105,10 @@ class BoundedSolver:
     """
 
     def __init__(self, factor: Factor, bounds: np.ndarray, threads: int | None) -> None:
-        tree, n_internal = factor.tree, factor.tree.n_internal
+        n_internal = factor.tree.n_internal
         self._factor, self._threads, self._bounds = factor, threads, bounds
         finite = bounds[np.isfinite(bounds)]
         self._largest_bound = float(abs(finite).max(initial=0))
-        self._layout = _families_first(tree)
         self._flags = {name: np.empty(n_internal, np.uint8) for name in ("dirty", "entered")}
         names = ("leaf_t", "leaf_b", "leaf_tau", "inner_t", "b", "tau", "d")
         self._numbers = {name: np.empty(n_internal) for name in names}
@@ -155,12 +153,13 @@ class BoundedSolver:
 
     def _solve(self, v: np.ndarray, bounds: np.ndarray, out: np.ndarray) -> int | None:
         """Passes; None, with nothing written, if a value is not finite or too large."""
-        tree, layout = self._factor.tree, self._layout
+        tree = self._factor.tree
         if tree.n == 1:
             if not abs(v[0]) <= LARGEST:
                 return None
             out[0] = np.maximum(v, bounds)[0]
             return 1
+        layout = self._factor.family_layout
         bound = split = None
         if bounds.any():
             bound = np.zeros(tree.n)
@@ -179,31 +178,23 @@ class BoundedSolver:
             **self._numbers,
             low=self._low,
         )
-        segments = [(0, 1, False), *layout.segments]
         # Sums of numbers that are not negative must not be so by rounding either.
         floor = 0.0 if bounds.min() >= 0 else -np.inf
         seen = np.zeros(1, bool)
         with _sweep.team(layout, self._threads) as run:
-            for segment in segments:
+            for segment in layout.segments:
                 run(kernels.begin, (state, LARGEST, seen), segment, True)
             if seen[0]:
                 return None
-            passes = _grow(state, segments, run)
-            for segment in segments:
+            passes = _grow(state, layout.segments, run)
+            for segment in layout.segments:
                 run(kernels.write, (state, out, floor), segment, True)
         return passes
 
 
-def _families_first(tree: Tree) -> _sweep.Layout:
-    """The layout of sweeps over internal nodes, each of which takes its leaves along."""
-    start, n_internal = tree._level_start[:-1], tree.n_internal
-    if n_internal == 0:
-        return tree._layout
-    segments = _sweep.segment_levels(start, n_internal, tree.n // n_internal)
-    return replace(tree._layout, segments=segments)
-
-
-def _grow(state: kernels.State, segments: list[tuple[int, int, bool]], run: _sweep.Run) -> int:
+def _grow(
+    state: kernels.State, segments: tuple[tuple[int, int, bool], ...], run: _sweep.Run
+) -> int:
     """Hold leaves until none is below its bound; returns the number of passes."""
     passes = 0
     while state.dirty.any():

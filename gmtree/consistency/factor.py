@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -104,8 +104,7 @@ def sum_leaves(
     """Add up the leaves of each family of `v`, ordered as in `order`, into `b`, by position."""
     for segment in reversed(layout.segments):
         if segment[0] >= layout.n_inner:
-            large = _sweep.mean_family(layout, segment) >= _sweep.LARGE_FAMILY
-            families = v.ndim == 1 and large
+            families = v.ndim == 1 and segment[0] in layout.large_families
             kernel = kernels.up_leaf_families if families else kernels.up_leaves
             run(kernel, (layout.parent, order, v, b), segment)
 
@@ -218,6 +217,18 @@ class Factor:
     def families(self) -> Families:
         """The children of each internal node, as bounds and rounding take them."""
         return Families.of(self.tree)
+
+    @cached_property
+    def family_layout(self) -> _sweep.Layout:
+        """The layout of sweeps over all internal nodes, each of which takes its leaves along."""
+        tree = self.tree
+        width = tree.n // tree.n_internal
+        first, *others = _sweep.segment_levels(tree._level_start[:-1], tree.n_internal, width) or (
+            (1, 1, False),
+        )
+        # The root goes with the first range if that is done by one thread.
+        root = ((0, 1, False), first) if first[2] else ((0, first[1], False),)
+        return replace(tree._layout, segments=(*root, *others))
 
     @cached_property
     def largest_children(self) -> tuple[np.ndarray, np.ndarray]:

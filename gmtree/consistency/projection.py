@@ -8,6 +8,7 @@ unbiased estimates, at every node at once.
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import Any, Literal, NamedTuple, NoReturn, overload
 from weakref import WeakKeyDictionary
@@ -326,7 +327,8 @@ class Consistency:
             if segment[0] < layout.n_inner:
                 run(kernels.up_inner, args, segment)
         # A NaN or an infinity anywhere has made its way up to the root.
-        if not (np.isfinite(b[0]).all() and np.isfinite(v[self.tree.root]).all()):
+        is_finite = math.isfinite if v.ndim == 1 else _all_finite
+        if not (is_finite(b[0]) and is_finite(v[self.tree.root])):
             check.finite("noisy", v)
             check.fail("noisy", "must have sums that floating point numbers can hold.")
         refuse_contradictions(factor, v, b)
@@ -599,6 +601,10 @@ class Consistency:
 def _result_dtype(v: np.ndarray) -> np.dtype:
     """float32 for float32 measurements, float64 for all others."""
     return v.dtype if v.dtype == np.float32 else np.dtype(np.float64)
+
+
+def _all_finite(a: np.ndarray) -> bool:
+    return bool(np.isfinite(a).all())
 
 
 def _refuse_overflow(x: np.ndarray) -> NoReturn:

@@ -51,6 +51,26 @@ Where to read on
 ----------------
 The files of this package:
 
+    budget          the arguments that all functions share, checked once
+    workload        what is measured at a node: its total, or several queries of its table
+    invariants      what is published exactly, and what follows from that
+    worst_case      the largest loss of any person on a tree
+    allocation      a budget divided among the levels of a tree
+    ledger          what one release promises, line by line
+    account         a budget for several releases, in a file
+    people          how many records of a person count
+    measuring       true counts into noisy ones: the only place that sees true counts
+    sampling        exact discrete noise
+    release         everything that is computed from noisy counts
+    tables          the same for tables
+    intervals       confidence intervals, from the cumulants of the noise (cumulants)
+    bootstrap       errors of values that are kept from being negative
+    level_sizes     budgets for trees of which only the sizes of levels are known
+    stretches       counts of sorted leaves that are held in several places
+    planning        errors beforehand, and shares that make them small (optimal)
+    columns         a release as a table
+    storage         a release on disk, with its provenance (packing, provenance)
+    testing         seeded noise for experiments, which is not private
 
 References
 ----------

@@ -220,6 +220,13 @@ class TreeArrays:
         kernels.leaves_left_to_right(np.uint64(self.root), start, child, stack, leaves)
         return leaves.view(self._parent.dtype)
 
+    def _depth_first(self, nodes: np.ndarray) -> np.ndarray:
+        """Places in `nodes` in the order in which a walk depth first meets them."""
+        start, child = (unsigned(a) for a in self._children)
+        number, stack = np.empty((2, self.n), start.dtype)
+        kernels.depth_first(np.uint64(self.root), start, child, stack, number)
+        return np.argsort(number[nodes], kind="stable")
+
     @property
     def _is_numbered_by_level(self) -> bool:
         """Whether nodes are numbered level by level, from left to right, with the leaves last."""

@@ -6,7 +6,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from gmtree import _sweep
+from gmtree import _memory, _sweep
 from gmtree import _validate as check
 from gmtree.tree.pairs import PathIndex, sums_from_root
 
@@ -111,7 +111,9 @@ class TreeKinship:
             Nodes; arrays are broadcast.
         edge : array of n reals, or one number, optional
             Length of the edge from each node to its parent (the root's entry is ignored). The
-            sums from the root are computed anew in each call, so ask for many pairs at once.
+            sums from the root are kept for :attr:`edge_length`. For other lengths they are computed
+            anew in each call, so ask for many pairs at once; :func:`gmtree.distance_matrix` has
+            all pairs of some nodes.
 
         Notes
         -----
@@ -129,8 +131,54 @@ class TreeKinship:
         """
         from_root = self.depth
         if edge is not None:
-            from_root = sums_from_root("edge", edge, self._natural_layout, self.root, self.height)
+
+            def compute() -> np.ndarray:
+                return sums_from_root("edge", edge, self._natural_layout, self.root, self.height)
+
+            # Nobody can change our own lengths, so their sums stay right.
+            own = edge is self._edge_length
+            from_root = self._derive("length_from_root", compute) if own else compute()
         return _plain(self._paths.path_sums(i, j, from_root))
+
+    def cophenetic(self: Any, height: Any) -> np.ndarray:
+        """Height at which each two leaves come together, as a dense matrix.
+
+        Parameters
+        ----------
+        height : array of n reals
+            Height of each node, such as the distance at which a cluster was formed.
+
+        Returns
+        -------
+        array of shape (n_leaves, n_leaves)
+            Entry (i, j) is the height of the lowest common ancestor of the two leaves, in the
+            order of :attr:`leaves`; on the diagonal the height of the leaf itself. int64, float32
+            or float64 like `height`.
+
+        See Also
+        --------
+        gmtree.distance_matrix : sums of lengths between two nodes.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> tree = gm.Tree.from_linkage([[0, 1, 2.0, 2], [2, 3, 5.0, 3]])
+        >>> tree.cophenetic([0.0, 0.0, 0.0, 2.0, 5.0])
+        array([[0., 2., 5.],
+               [2., 0., 5.],
+               [5., 5., 0.]])
+        """
+        value = check.values("height", self._aligned("height", height), self.n)
+        if value.ndim > 1:
+            check.fail("height", f"must have shape ({self.n},), not {value.shape}.")
+        _memory.refuse_above_limit(
+            f"The cophenetic matrix of {self.n_leaves} leaves",
+            value.itemsize * self.n_leaves**2,
+            "height[tree.lca(i, j)] answers pairs.",
+        )
+        leaves = self.leaves
+        walk = np.searchsorted(leaves, self.leaves_left_to_right)
+        return self._paths.matrix(leaves, walk, value, None)
 
 
 def _plain(answer: np.ndarray) -> Any:

@@ -47,7 +47,9 @@ class PathIndex:
 
     def lca(self, i: Any, j: Any) -> np.ndarray:
         """Lowest common ancestor of each pair."""
-        i, j = self.pairs(i, j)
+        return self._lca(*self.pairs(i, j))
+
+    def _lca(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         out = np.empty(i.size, self._jump.dtype)
         args = (self._jump, self._order, self._rank, self._flat(i), self._flat(j), out)
         kernels.lowest_common_ancestors(*args, 0, i.size)
@@ -66,13 +68,45 @@ class PathIndex:
         i, j = self.pairs(i, j)
         # Widen small integers only for the nodes asked about: the tree may have many more.
         wide = np.int64 if from_root.dtype.kind == "i" else from_root.dtype
-        at_i, at_j, at_lca = (from_root[k].astype(wide) for k in (i, j, self.lca(i, j)))
+        at_i, at_j, at_lca = (from_root[k].astype(wide) for k in (i, j, self._lca(i, j)))
         return at_i + at_j - 2 * at_lca
+
+    def matrix(
+        self, nodes: np.ndarray, depth_first: np.ndarray, value: np.ndarray, end: np.ndarray | None
+    ) -> np.ndarray:
+        """`value` at the lowest common ancestor of each two of some nodes, as a matrix.
+
+        With `end`: what it is at both nodes together, less twice `value` at their ancestor.
+
+        Parameters
+        ----------
+        nodes : array of int
+            In the order of rows and columns.
+        depth_first : array of int
+            The places of those nodes in `nodes`, in the order in which a walk meets them.
+        value, end : arrays of n numbers of the same type
+        """
+        walk = nodes[depth_first]
+        place = self._flat(walk)
+        branch = self._flat(self.lca(walk[:-1], walk[1:]))
+        if self._rank is not None:
+            place, branch = self._rank[place], self._rank[branch]
+            value = value[self._order]
+        index = self._jump.dtype
+        is_sorted = bool(np.all(depth_first[1:] > depth_first[:-1]))
+        row = None if is_sorted else _sweep.readonly(depth_first.astype(index))
+        out = np.empty((nodes.size, nodes.size), value.dtype)
+        ends = None if end is None else _sweep.readonly(end[walk])
+        positions = (_sweep.readonly(place), _sweep.readonly(branch), row)
+        kernels.all_pairs(*positions, _sweep.readonly(value), ends, out, 0, nodes.size)
+        return out
 
     def pairs(self, i: Any, j: Any) -> tuple[np.ndarray, np.ndarray]:
         """Two arrays of node numbers, brought to one shape."""
         n = self._jump.shape[0]
         i, j = check.node_numbers("i", i, n), check.node_numbers("j", j, n)
+        if i.shape == j.shape:
+            return i, j
         try:
             i, j = np.broadcast_arrays(i, j)
         except ValueError:

@@ -421,14 +421,16 @@ def test_bars(monkeypatch):
     for text in (
         "census: solve, copies",
         "binary: weighted T.solve, copies",
-        "grouped: T.solve of 8 columns, of one",
+        "census: T.solve, copies with one thread",
+        "grouped: T.solve of 8 columns, copies of these",
+        "binary: project, copies with one thread",
         "census: from_parents, shuffled, argsorts",
         "grouped: from_parents, parents first, bytes per node at peak",
         "chain: solve per node, of binary",
         "census: lca of a million pairs, copies",
         "random: laplacian, conversions of entries by edge",
         "binary: project with a variance per node, copies",
-        "census: non-negative project, of project",
+        "census: non-negative project of gamma counts, of project with one thread",
         "import gmtree, of import numba",
         "consistency, star: times faster than numpy, level by level",
     ):
@@ -458,6 +460,9 @@ def test_checks():
     assert Check("", 3, 2).verdict == "over"
     assert Check("", 3, 2, at_least=True).verdict == "ok"
     assert Check("", 1, 2, at_least=True).verdict == "under"
+    figure = Check("", 3, None)
+    assert figure.holds
+    assert figure.cells()[2:] == ["-", "-"]
     assert Check("", 3, 2, about_results=True).verdict == "WRONG"
     assert Check("", 3, 2, applies=False).verdict == "-"
     assert Check("c", 1, 2, at_least=True).cells() == ["c", 1, "at least 2", "under"]

@@ -119,6 +119,7 @@ GOOD: dict[str, Any] = {
     "n": 7,
     "n_leaves": 6,
     "node": lambda: np.arange(1.0, 8),
+    "nodes": lambda: np.array([2, 0]),
     "noisy": VALUES.copy,
     "other": lambda: gm.GenerationMatrix(TREE),
     "parent": TREE.parent.copy,
@@ -171,6 +172,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "gmtree.privacy.testing.continuous_laplace": {"scale": 1.5},
     "gmtree.datasets.syndata": {"height": 3},
     "Tree.aggregate": {"x": lambda: np.arange(3.0)},
+    "Tree.cophenetic": {"height": lambda: np.arange(6.0)},
     "Tree.distance": {"edge": lambda: np.arange(6.0)},
     "Tree.from_edges": {"parent": lambda: np.array(["a", "a", "b"])},
     "Tree.from_levels": {

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference import pairs as reference_pairs
 from scipy import sparse
+from scipy.cluster.hierarchy import cophenet, linkage
+from scipy.spatial.distance import squareform
 from trees import all_parents, named_shapes, parents, renumber, trees
 
 import gmtree as gm
@@ -96,6 +98,72 @@ def test_matrices_agree_with_pairs(tree, seed):
     np.testing.assert_array_equal(
         gm.ancestral_matrix(tree), tree.common_ancestors(leaves, leaves.T) - 1
     )
+
+
+@given(parents(max_n=15), seeds)
+def test_distances_among_some_nodes(parent, seed):
+    """In any order, several times the same, and none at all."""
+    tree, rng = gm.Tree.from_parents(parent), np.random.default_rng(seed)
+    nodes = rng.integers(0, tree.n, rng.integers(0, 2 * tree.n))
+    for edge in (None, rng.integers(-9, 10, tree.n), lengths(tree.n, seed)):
+        D = gm.distance_matrix(tree, edge, nodes=nodes)
+        expected = reference_pairs.distances(parent, edge)[np.ix_(nodes, nodes)]
+        np.testing.assert_allclose(D, expected, atol=1e-12)
+        assert D.dtype == (np.float64 if edge is not None and edge.dtype.kind == "f" else np.int64)
+        assert not D.diagonal().any()
+
+
+@given(parents(max_n=15), seeds)
+def test_cophenetic(parent, seed):
+    tree, rng = gm.Tree.from_parents(parent), np.random.default_rng(seed)
+    for height in (rng.normal(size=tree.n), rng.integers(-9, 9, tree.n), np.ones(tree.n, "f4")):
+        C = tree.cophenetic(height)
+        assert C.dtype == height.dtype
+        np.testing.assert_array_equal(C, reference_pairs.cophenetic(parent, height))
+
+
+@pytest.mark.parametrize("method", ["single", "average", "complete"])
+@pytest.mark.parametrize("m", [2, 3, 60])
+def test_cophenetic_distances_of_scipy(method, m):
+    Z = linkage(np.random.default_rng(m).normal(size=(m, 2)), method)
+    tree = gm.Tree.from_linkage(Z)
+    expected = squareform(cophenet(Z))
+    np.testing.assert_array_equal(tree.cophenetic(np.r_[np.zeros(m), Z[:, 2]]), expected)
+    D = gm.distance_matrix(tree, tree.edge_length, nodes=tree.leaves)
+    np.testing.assert_allclose(D, expected, atol=1e-12)
+    # The sums of a tree's own lengths are kept; other lengths are read as they are now.
+    pairs = tree.leaves[:, None], tree.leaves
+    other = tree.edge_length.copy()
+    for factor in (1, 2):
+        other[:] = tree.edge_length * factor
+        np.testing.assert_allclose(tree.distance(*pairs, tree.edge_length), expected, atol=1e-12)
+        np.testing.assert_allclose(tree.distance(*pairs, other), expected * factor, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "error", "message"),
+    [
+        ([0, 3], ValueError, "'nodes' must hold node numbers from 0 to 2, not 3"),
+        ([0.5], TypeError, "'nodes' must hold node numbers"),
+        (1, ValueError, r"'nodes' must be a list of nodes, not have shape \(\)"),
+        ([[0, 1]], ValueError, r"'nodes' must be a list of nodes, not have shape \(1, 2\)"),
+    ],
+)
+def test_wrong_nodes(nodes, error, message):
+    with pytest.raises(error, match=message):
+        gm.distance_matrix(gm.shapes.star(3), nodes=nodes)
+
+
+def test_wrong_heights(monkeypatch):
+    tree = gm.shapes.star(3)
+    for height in ([1.0, 2.0], 1.0, np.ones((3, 1))):
+        with pytest.raises(ValueError, match="'height' must have shape"):
+            tree.cophenetic(height)
+    with pytest.raises(TypeError, match="'height'"):
+        tree.cophenetic(["a", "b", "c"])
+    monkeypatch.setattr(_memory, "limit", lambda: 8)
+    with pytest.raises(ValueError, match=r"2 leaves would take .* height\[tree\.lca"):
+        tree.cophenetic([1.0, 2.0, 3.0])
 
 
 def test_one_weight_for_all_edges():

@@ -70,6 +70,11 @@ def distances(parent: Parents, edge: Sequence[float] | None = None) -> np.ndarra
     return np.array([[distance(parent, i, j, edge) for j in nodes] for i in nodes])
 
 
+def cophenetic(parent: Parents, height: Sequence[float]) -> np.ndarray:
+    leaves = reference.leaves(parent)
+    return np.array([[height[lca(parent, i, j)] for j in leaves] for i in leaves])
+
+
 def ancestral(parent: Parents, edge: Sequence[float] | None = None) -> np.ndarray:
     def shared(i: int, j: int) -> float:
         edges = [a for a in common_ancestors(parent, i, j) if parent[a] >= 0]
