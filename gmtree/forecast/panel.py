@@ -16,6 +16,9 @@ from gmtree.labels.columns import Codes, column_names, encode, take_column
 from gmtree.labels.measurements import numbers
 from gmtree.labels.table import assemble, kind_of, label_column, narwhals
 
+# Frames with fewer rows are read row by row.
+SMALLEST_BLOCKED = 1000
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -93,6 +96,16 @@ class Panel:
         `node` and `step` tell series and steps where the frame has them in its index.
         """
         kind = kind_of(argument, frame)
+        if node is None and step is None:
+            blocks = _blocks(argument, frame, kind, id_col, step_col)
+            if blocks is not None:
+                ids, times = blocks
+                node = structure.locate(id_col, ids)
+                of_row, steps = read_axis(step_col, times)
+                if np.bincount(node).max() == 1 and steps.size == of_row.size:
+                    place = (node[:, None] * steps.size + of_row).ravel()
+                    return cls(frame, argument, kind, structure, place, steps, (id_col, step_col))
+                node = None
         if node is None:
             node = structure.locate(id_col, encode(id_col, take_column(argument, frame, id_col)))
         if step is None:
@@ -208,6 +221,34 @@ class Panel:
         id_col, step_col = self.columns
         yield id_col, labels_as_in(wrapped, id_col, self.structure.labels, node, self.kind)
         yield step_col, wrapped[step_col][self.steps.first[step].tolist()].to_native()
+
+
+def _blocks(
+    argument: str, frame: Any, kind: str, id_col: str, step_col: str
+) -> tuple[Codes, Codes] | None:
+    """The series and the steps of a frame in which each series has the same steps in a row.
+
+    Most frames of forecasts are like that, and hashing each row would take most of the time.
+    """
+    if kind != "pandas" or len(frame) < SMALLEST_BLOCKED:
+        return None
+    ids, times = (take_column(argument, frame, name) for name in (id_col, step_col))
+    if isinstance(ids, Codes) or isinstance(times, Codes) or times.dtype.kind not in "iuM":
+        return None
+    length = 1
+    while length < len(ids) and ids.iloc[length] == ids.iloc[0]:
+        length += 1
+    if len(ids) % length or length == 1:
+        return None
+    wide = times.to_numpy().reshape(-1, length)
+    if not (wide == wide[0]).all():
+        return None
+    every = ids.iloc[::length]
+    for k in range(1, length):
+        other = ids.iloc[k::length]
+        if not (other.array == every.array).all():
+            return None
+    return encode(id_col, every), encode(step_col, times.iloc[:length])
 
 
 def labels_as_in(wrapped: Any, name: str, labels: Any, rows: np.ndarray, kind: str) -> Any:
