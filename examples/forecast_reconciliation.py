@@ -119,7 +119,9 @@ def show_errors(found: pd.DataFrame, truth: pd.DataFrame, structure: gm.forecast
     assert structure.tree is not None
     depth = dict(zip(structure.labels, structure.tree.depth, strict=True))
     level = both.unique_id.map(depth)
-    print(f"{'':16}" + "".join(f"{f'depth {d}':>10}" for d in sorted(level.unique())) + "   coherent")
+    print(
+        f"{'':16}" + "".join(f"{f'depth {d}':>10}" for d in sorted(level.unique())) + "   coherent"
+    )
     for name, column in METHODS.items():
         error = (both[column] - both.y) ** 2
         by_level = np.sqrt(error.groupby(level).mean())
@@ -170,7 +172,9 @@ def main(argv: list[str] | None = None) -> None:
     )
     for name in ("government", "utilities"):
         row = kept[(kept.unique_id == name) & (kept.ds == "2015-06-01")].iloc[0]
-        print(f"{name:12} {row['naive']:10.1f} becomes {row['naive/MinTrace_method-wls_var']:10.1f}")
+        print(
+            f"{name:12} {row['naive']:10.1f} becomes {row['naive/MinTrace_method-wls_var']:10.1f}"
+        )
 
     print("\n4. A series that cuts across the tree\n")
     crossed = gm.forecast.Structure({**PART_OF, **ACROSS})
@@ -193,7 +197,9 @@ def main(argv: list[str] | None = None) -> None:
     both = gm.forecast.reconcile_cross_temporal(
         pairs, structure, temporal=quarters, method=["ols", "struc"]
     )
-    x = both.pivot(index="unique_id", columns="temporal_id", values="naive/MinTrace_method-wls_struct")
+    x = both.pivot(
+        index="unique_id", columns="temporal_id", values="naive/MinTrace_method-wls_struct"
+    )
     first = x.loc["nonfarm", [f"month-{k}" for k in (1, 2, 3)]].sum()
     print(f"{len(both)} forecasts; the first quarter minus its months: "
           f"{abs(x.loc['nonfarm', 'quarter-1'] - first):.0e}")  # fmt: skip

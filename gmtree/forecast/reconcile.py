@@ -272,7 +272,8 @@ class Job:
             names = bound_names(name, self.levels)
             q = quantiles_of(self.levels)
             if o["intervals_method"] == "normality":
-                deviation = np.sqrt(solver.noise_variance(self._noise(model, y)))
+                deviation = solver.noise_variance(self._noise(model, y))
+                np.sqrt(deviation, out=deviation)
                 cut = o["nonnegative"] and not o["clip_base"]
                 for bound, z in zip(names, ndtri(q), strict=True):
                     x = z * deviation
@@ -353,8 +354,9 @@ class Job:
             sigma = np.zeros(self.panel.shape)
             for level, (low, high) in found.items():
                 width = self.panel.values(high) - self.panel.values(low)
-                sigma += width / (2 * half_width(level))
-            sigma = np.maximum(sigma / len(found), 0)
+                width /= 2 * half_width(level) * len(found)
+                sigma += width
+            np.maximum(sigma, 0, out=sigma)
         else:
             if self.past is None:
                 check.fail(
@@ -369,7 +371,9 @@ class Job:
             k, step = (int(i) for i in np.argwhere(lost)[0])
             where = f"{self.structure.name(k)} has none at {self.panel.steps.name(step)}"
             check.fail("Y_hat_df", f"must have bounds where it has forecasts; {where}.")
-        return np.where(np.isnan(y), 0, np.square(sigma))
+        noise = np.square(sigma, out=sigma if sigma.flags.writeable else None)
+        noise[np.isnan(y)] = 0
+        return noise
 
     def _bootstrap(self, solver: Any, y: np.ndarray, model: str) -> Bootstrap:
         o = self.options

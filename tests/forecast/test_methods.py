@@ -28,9 +28,7 @@ def run(theirs, reconcilers, d, **options):
     pipeline = theirs[0](reconcilers)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return pipeline.reconcile(
-            d.base.copy(), tags=d.tags, S_df=d.S_df, Y_df=d.past, **options
-        )
+        return pipeline.reconcile(d.base.copy(), tags=d.tags, S_df=d.S_df, Y_df=d.past, **options)
 
 
 def results(frame):
@@ -117,7 +115,9 @@ def test_bounds_of_nonnegative_forecasts_are_not_negative():
     d = data("strict")
     y = d.wide("m") - 20 * d.S.sum(axis=1)[:, None]
     sigma = np.full(y.shape, 3.0)
-    plain = MinTrace("ols").fit_predict(d.S, y, sigmah=sigma, level=[80], intervals_method="normality")
+    plain = MinTrace("ols").fit_predict(
+        d.S, y, sigmah=sigma, level=[80], intervals_method="normality"
+    )
     bounded = MinTrace("ols", nonnegative=True).fit_predict(
         d.S, y, sigmah=sigma, level=[80], intervals_method="normality"
     )
@@ -167,7 +167,10 @@ def test_predict_uses_what_was_fitted():
         (lambda: MinTrace("best"), "'method' must be one of"),
         (lambda: MinTrace("ols", clip_base=True), "'clip_base' must be False"),
         (lambda: MinTrace("ols").sample(3), "not fitted"),
-        (lambda: MinTrace("ols").fit([[1, 1], [1, 0], [0, 1]], [[1.0], [2.0]]), "'y_hat' must have"),
+        (
+            lambda: MinTrace("ols").fit([[1, 1], [1, 0], [0, 1]], [[1.0], [2.0]]),
+            "'y_hat' must have",
+        ),
         (lambda: MinTrace("wls_var").fit([[1, 1], [1, 0], [0, 1]], np.ones((3, 1))), "'Y_df' must"),
         (
             lambda: MinTrace("ols").fit(
@@ -175,7 +178,10 @@ def test_predict_uses_what_was_fitted():
             ),
             "'intervals_method' must be 'normality' or 'bootstrap'",
         ),
-        (lambda: BottomUp().fit([[1, 1], [1, 0], [0, 1]], [[1.0], [2.0], [np.nan]]), "series 2 has"),
+        (
+            lambda: BottomUp().fit([[1, 1], [1, 0], [0, 1]], [[1.0], [2.0], [np.nan]]),
+            "series 2 has",
+        ),
     ],
 )
 def test_wrong_arguments(call, message):
@@ -187,5 +193,3 @@ def test_missing_forecasts_follow_from_the_others():
     S = [[1, 1], [1, 0], [0, 1]]
     x = MinTrace("ols").fit_predict(S, [[10.0, 10], [4, 4], [np.nan, 3]])["mean"]
     np.testing.assert_allclose(x, [[10, 9], [4, 5], [6, 4]])
-
-

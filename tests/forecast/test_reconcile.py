@@ -35,9 +35,7 @@ def test_values_and_intervals(spec, method):
     assert list(found)[len(d.base.columns) :] == [
         name, f"{name}-lo-95", f"{name}-lo-80", f"{name}-hi-80", f"{name}-hi-95"
     ]  # fmt: skip
-    np.testing.assert_allclose(
-        d.wide(name, found), dense.coherent(d.S, d.wide("m"), s), atol=1e-8
-    )
+    np.testing.assert_allclose(d.wide(name, found), dense.coherent(d.S, d.wide("m"), s), atol=1e-8)
     sigma = (d.wide("m-hi-90") - d.wide("m-lo-90")) / (2 * Z90)
     deviation = np.sqrt(dense.variance(d.S, s, sigma**2))
     width = d.wide(f"{name}-hi-80", found) - d.wide(f"{name}-lo-80", found)
@@ -69,7 +67,10 @@ def test_missing_forecasts(spec):
     d = data(spec)
     base = d.base.copy()
     leaf = d.structure.leaf
-    series, step = np.array([0, 1, leaf[0], leaf[3], leaf[7], leaf[9]]), np.array([1, 0, 1, 2, 0, 0])
+    series, step = (
+        np.array([0, 1, leaf[0], leaf[3], leaf[7], leaf[9]]),
+        np.array([1, 0, 1, 2, 0, 0]),
+    )
     lost = 3 * series + step
     base.loc[lost[:3], "m"] = np.nan
     base = base.drop(index=lost[3:])

@@ -147,9 +147,7 @@ def test_three_ways_to_cut():
     S = structure.matrix.toarray()
     y = np.random.default_rng(0).normal(10, 3, (structure.n, 2))
     s = structure.size.astype(float)
-    np.testing.assert_allclose(
-        Weights(structure, s).project(y), dense.coherent(S, y, s), atol=1e-8
-    )
+    np.testing.assert_allclose(Weights(structure, s).project(y), dense.coherent(S, y, s), atol=1e-8)
 
 
 @given(st.integers(0, 2**32 - 1))

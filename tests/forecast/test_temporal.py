@@ -64,8 +64,12 @@ def test_time_alone_is_theirs():
         warnings.simplefilter("ignore")
         core = pytest.importorskip("hierarchicalforecast.core")
         methods = pytest.importorskip("hierarchicalforecast.methods")
-    months = pd.DataFrame({"unique_id": np.repeat(["a", "b"], 12),
-                           "ds": np.tile(pd.date_range("2024-01-01", periods=12, freq="MS"), 2)})
+    months = pd.DataFrame(
+        {
+            "unique_id": np.repeat(["a", "b"], 12),
+            "ds": np.tile(pd.date_range("2024-01-01", periods=12, freq="MS"), 2),
+        }
+    )
     months["m"] = np.random.default_rng(0).normal(50, 10, 24)
     Y, S, tags = utils.aggregate_temporal(months, SPEC, target_cols=["m"])
     Y["m"] += np.random.default_rng(1).normal(0, 3, len(Y))
