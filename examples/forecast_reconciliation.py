@@ -2,10 +2,10 @@
 
 The data are the monthly numbers of employees, in thousands, of the Bureau of Labor Statistics from
 2006 to 2015; they come with the package `vega_datasets` (``pip install vega_datasets pandas``). The
-sectors are a tree: all employees work for the government or in private firms, these produce goods or
-provide services, and so on down to 15 sectors without parts here. One more series of the Bureau,
-"service providing", is government and private services together: it cuts across the tree, and
-is recognised as crossed trees.
+sectors are a tree: all employees work for the government or in private firms, these produce goods
+or provide services, and so on down to 15 sectors without parts here. One more series of the
+Bureau, "service providing", is government and private services together: it cuts across the tree,
+and is recognised as crossed trees.
 
 Each series is forecast by itself: the value a year before, times the growth since then, smoothed as
 fast as that series has needed so far. Such forecasts do not add up. The example makes them

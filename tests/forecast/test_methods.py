@@ -9,7 +9,6 @@ import pytest
 from forecast.panels import data
 from reference import forecasts as dense
 
-import gmtree as gm
 from gmtree.forecast import BottomUp, MinTrace
 
 METHODS = ["ols", "wls_struct", "wls_var"]
