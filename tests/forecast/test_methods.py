@@ -12,6 +12,7 @@ from reference import forecasts as dense
 from gmtree.forecast import BottomUp, MinTrace
 
 METHODS = ["ols", "wls_struct", "wls_var"]
+BOTH = [*METHODS, "mint_shrink"]
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def results(frame):
 
 
 @pytest.mark.parametrize("spec", ["strict", "grouped", "some levels only", "missing pairs"])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", BOTH)
 def test_mint_equals_their_dense_one_with_normal_intervals(theirs, spec, method):
     d = data(spec)
     a = run(theirs, [theirs[1].MinTrace(method)], d, level=[80, 95])
@@ -140,6 +141,28 @@ def test_samples_are_coherent_and_vary_as_they_should(spec, reconciler):
     np.testing.assert_allclose(x.std(axis=2), deviation, rtol=0.12)
 
 
+@pytest.mark.parametrize("periods", [4, 12, 60])
+@pytest.mark.parametrize("spec", ["strict", "grouped"])
+def test_shrunk_covariances_of_few_and_many_periods(spec, periods):
+    d = data(spec, periods=periods)
+    past, fitted = d.wide("y", d.past), d.wide("m", d.past)
+    residuals = past - fitted
+    standard = residuals - residuals.mean(axis=1, keepdims=True)
+    standard /= residuals.std(axis=1, keepdims=True)
+    # Every pair of series, one by one.
+    pairs = np.einsum("it,jt->ijt", standard, standard)
+    r = pairs.mean(axis=2)
+    other = ~np.eye(len(r), dtype=bool)
+    spread = pairs.var(axis=2, ddof=1) / periods
+    shrink = min(1, spread[other].sum() / (r[other] ** 2).sum())
+    C = np.cov(residuals)
+    W = np.where(other, (1 - shrink) * C, C)
+    inverse = np.linalg.inv(W)
+    expected = d.S @ np.linalg.solve(d.S.T @ inverse @ d.S, d.S.T @ inverse @ d.wide("m"))
+    x = MinTrace("mint_shrink").fit_predict(d.S, d.wide("m"), past, fitted)["mean"]
+    np.testing.assert_allclose(x, expected, atol=1e-6)
+
+
 def test_samples_in_their_pipeline(theirs):
     d = data("grouped")
     found = run(theirs, [MinTrace("ols")], d, level=[80], num_samples=3)
@@ -162,7 +185,8 @@ def test_predict_uses_what_was_fitted():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: MinTrace("mint_cov"), "'method' must be one of .* covariances of all pairs"),
+        (lambda: MinTrace("mint_cov"), "'method' must be one of .* not offered"),
+        (lambda: MinTrace("mint_shrink", nonnegative=True), "'nonnegative' must be False"),
         (lambda: MinTrace("best"), "'method' must be one of"),
         (lambda: MinTrace("ols", clip_base=True), "'clip_base' must be False"),
         (lambda: MinTrace("ols").sample(3), "not fitted"),
@@ -186,6 +210,19 @@ def test_predict_uses_what_was_fitted():
 def test_wrong_arguments(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_wrong_residuals_of_shrunk_covariances():
+    S = [[1, 1], [1, 0], [0, 1]]
+    y, past = np.ones((3, 1)), np.random.default_rng(0).normal(size=(3, 6))
+    for change, message in [
+        (past[:, :2], "at least 3 periods"),
+        (np.where(np.arange(18).reshape(3, 6) == 9, np.nan, past), "series 1 has not"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            MinTrace("mint_shrink").fit(S, y, change, np.zeros(change.shape))
+    with pytest.raises(ValueError, match="no missing forecasts"):
+        MinTrace("mint_shrink").fit(S, [[1.0], [2.0], [np.nan]], past, 0 * past)
 
 
 def test_missing_forecasts_follow_from_the_others():
