@@ -6,7 +6,16 @@ from typing import Any
 
 MODULES = ["gmtree"] + [
     f"gmtree.{name}"
-    for name in ("baselines", "datasets", "gmc", "privacy", "privacy.testing", "queries", "shapes")
+    for name in (
+        "baselines",
+        "datasets",
+        "forecast",
+        "gmc",
+        "privacy",
+        "privacy.testing",
+        "queries",
+        "shapes",
+    )
 ]
 
 

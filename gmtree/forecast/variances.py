@@ -20,6 +20,8 @@ DEFINITIONS = ("mean_square", "variance")
 
 def check_method(method: Any) -> None:
     """Refuse methods that are not offered, saying why."""
+    if not isinstance(method, str):
+        check.fail_type("method", f"must be one of {METHODS}, not {method!r}.")
     if method in ("mint_cov", "emint"):
         check.fail(
             "method",

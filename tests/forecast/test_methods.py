@@ -131,14 +131,14 @@ def test_samples_are_coherent_and_vary_as_they_should(spec, reconciler):
     d = data(spec)
     sigma = np.random.default_rng(0).uniform(1, 3, d.wide("m").shape)
     reconciler.fit(d.S, d.wide("m"), sigmah=sigma, intervals_method="normality", seed=1)
-    x = reconciler.sample(2000)
-    assert x.shape == (*sigma.shape, 2000)
+    x = reconciler.sample(500)
+    assert x.shape == (*sigma.shape, 500)
     leaf = d.structure.leaf
     np.testing.assert_allclose(np.einsum("ij,jts->its", d.S, x[leaf]), x, atol=1e-9)
     deviation = reconciler.fit_predict(
         d.S, d.wide("m"), sigmah=sigma, level=[90], intervals_method="normality"
     )["sigmah"]
-    np.testing.assert_allclose(x.std(axis=2), deviation, rtol=0.12)
+    np.testing.assert_allclose(x.std(axis=2), deviation, rtol=0.2)
 
 
 @pytest.mark.parametrize("periods", [4, 12, 60])
@@ -171,6 +171,22 @@ def test_samples_in_their_pipeline(theirs):
     assert len(samples) == 3
     wide = d.wide(samples[0], found)
     np.testing.assert_allclose(wide[total], wide[d.structure.leaf].sum(axis=0))
+
+
+@pytest.mark.parametrize("nonnegative", [False, True])
+@pytest.mark.parametrize("method", BOTH)
+def test_their_own_test_data_are_recovered(method, nonnegative):
+    # Four proportional series in two groups; fitted values are those of the period before.
+    S = np.vstack([np.ones(4), [1, 1, 0, 0], [0, 0, 1, 1], np.eye(4)])
+    past = np.outer([1, 2, 3, 4], [10.0, 5, 4, 2, 1])
+    fitted = np.roll(past, 1, axis=1)
+    fitted[:, 0] = np.nan
+    if method == "mint_shrink" and nonnegative:
+        return
+    y = S @ np.outer([1, 2, 3, 4], [1.0, 1])
+    x = MinTrace(method, nonnegative=nonnegative)(S, y, S @ past, S @ fitted)["mean"]
+    np.testing.assert_allclose(x, y)
+    np.testing.assert_allclose(BottomUp()(S, y)["mean"], y)
 
 
 def test_predict_uses_what_was_fitted():
