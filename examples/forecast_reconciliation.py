@@ -2,10 +2,10 @@
 
 The data are the monthly numbers of employees, in thousands, of the Bureau of Labor Statistics from
 2006 to 2015; they come with the package `vega_datasets` (``pip install vega_datasets pandas``). The
-sectors are a tree: all employees work for the government or in private firms, these produce goods or
-provide services, and so on down to 15 sectors without parts here. One more series of the Bureau,
-"service providing", is government and private services together: it cuts across the tree, and
-is recognised as crossed trees.
+sectors are a tree: all employees work for the government or in private firms, these produce goods
+or provide services, and so on down to 15 sectors without parts here. One more series of the
+Bureau, "service providing", is government and private services together: it cuts across the tree,
+and is recognised as crossed trees.
 
 Each series is forecast by itself: the value a year before, times the growth since then, smoothed as
 fast as that series has needed so far. Such forecasts do not add up. The example makes them
@@ -119,7 +119,9 @@ def show_errors(found: pd.DataFrame, truth: pd.DataFrame, structure: gm.forecast
     assert structure.tree is not None
     depth = dict(zip(structure.labels, structure.tree.depth, strict=True))
     level = both.unique_id.map(depth)
-    print(f"{'':16}" + "".join(f"{f'depth {d}':>10}" for d in sorted(level.unique())) + "   coherent")
+    print(
+        f"{'':16}" + "".join(f"{f'depth {d}':>10}" for d in sorted(level.unique())) + "   coherent"
+    )
     for name, column in METHODS.items():
         error = (both[column] - both.y) ** 2
         by_level = np.sqrt(error.groupby(level).mean())
@@ -170,7 +172,9 @@ def main(argv: list[str] | None = None) -> None:
     )
     for name in ("government", "utilities"):
         row = kept[(kept.unique_id == name) & (kept.ds == "2015-06-01")].iloc[0]
-        print(f"{name:12} {row['naive']:10.1f} becomes {row['naive/MinTrace_method-wls_var']:10.1f}")
+        print(
+            f"{name:12} {row['naive']:10.1f} becomes {row['naive/MinTrace_method-wls_var']:10.1f}"
+        )
 
     print("\n4. A series that cuts across the tree\n")
     crossed = gm.forecast.Structure({**PART_OF, **ACROSS})
@@ -193,7 +197,9 @@ def main(argv: list[str] | None = None) -> None:
     both = gm.forecast.reconcile_cross_temporal(
         pairs, structure, temporal=quarters, method=["ols", "struc"]
     )
-    x = both.pivot(index="unique_id", columns="temporal_id", values="naive/MinTrace_method-wls_struct")
+    x = both.pivot(
+        index="unique_id", columns="temporal_id", values="naive/MinTrace_method-wls_struct"
+    )
     first = x.loc["nonfarm", [f"month-{k}" for k in (1, 2, 3)]].sum()
     print(f"{len(both)} forecasts; the first quarter minus its months: "
           f"{abs(x.loc['nonfarm', 'quarter-1'] - first):.0e}")  # fmt: skip

@@ -9,6 +9,7 @@ MODULES = ["gmtree"] + [
     for name in (
         "baselines",
         "datasets",
+        "forecast",
         "frames",
         "gmc",
         "plot",

@@ -51,12 +51,11 @@ def read_noise(factor: Factor, noise: Any) -> np.ndarray:
     """
     tree = factor.tree
     if not isinstance(noise, Mapping):
-        noise = tree._aligned("noise", noise)
-    if not isinstance(noise, Mapping) and np.ndim(noise) == 2:
-        a = check.reals("noise", noise)
-        if a.shape[0] != tree.n:
-            check.fail("noise", f"must have one row per node ({tree.n}), not shape {a.shape}.")
-        a = a.astype(np.float64)
+        noise = check.reals("noise", tree._aligned("noise", noise))
+    if isinstance(noise, np.ndarray) and noise.ndim == 2:
+        if noise.shape[0] != tree.n:
+            check.fail("noise", f"must have one row per node ({tree.n}), not shape {noise.shape}.")
+        a = noise.astype(np.float64)
     else:
         try:
             scale, by_node = variance_by_node(tree, noise)

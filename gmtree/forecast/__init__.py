@@ -14,8 +14,10 @@ size: single sweeps over a tree, or along each of several crossed trees.
 `BottomUp`, `MinTrace`      reconcilers for ``HierarchicalReconciliation(reconcilers=[...])``
 =========================== ====================================================================
 
-Not offered: methods that weigh with covariances of all pairs of series (``mint_cov``,
-``mint_shrink``, FoReco's ``shr`` and ``acov``), for which there are no sweeps; and what
+Weights are variances: equal ones, numbers of leaves, those of residuals. A shrunk covariance of
+residuals (``mint_shrink``) is a diagonal and as many columns as there are periods, which takes as
+many sweeps more. Not offered: other covariances of all pairs of series (``mint_cov``) or of several
+frequencies (FoReco's ``shr``, ``acov``), for which there are no sweeps; and what
 hierarchicalforecast already does well: top-down methods, evaluation, plots.
 """
 

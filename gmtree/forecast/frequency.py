@@ -14,6 +14,9 @@ from gmtree.forecast.variances import residual_variance
 from gmtree.labels.columns import Codes, column_names, encode, take_column
 from gmtree.labels.measurements import numbers
 
+# Longer than any series; the names of more would not fit into memory.
+MOST_PERIODS = 10**8
+
 
 def temporal_structure(spec: Mapping[str, int], periods: int) -> Structure:
     """Periods within periods: which months a quarter is made of, counted from the first one.
@@ -41,6 +44,8 @@ def temporal_structure(spec: Mapping[str, int], periods: int) -> Structure:
     if not isinstance(spec, Mapping) or not spec:
         check.fail_type("spec", f"must be a dict of numbers of periods, not {spec!r}.")
     count = check.count("periods", periods, least=1)
+    if count > MOST_PERIODS:
+        check.fail("periods", f"must be at most {MOST_PERIODS}, not {periods}.")
     length = {str(name): check.count(f"spec[{name!r}]", k, least=1) for name, k in spec.items()}
     if 1 not in length.values():
         check.fail("spec", "must have a frequency of one period, the shortest.")

@@ -14,6 +14,7 @@ import numpy as np
 from gmtree import _validate as check
 from gmtree.forecast.intervals import Bootstrap, Normal, normal_quantiles
 from gmtree.forecast.rows import Rows
+from gmtree.forecast.shrinkage import Shrunk, refuse_bounds
 from gmtree.forecast.solver import Weights
 from gmtree.forecast.structure import Structure
 from gmtree.forecast.variances import check_levels, check_method, quantiles_of, weights_of
@@ -205,8 +206,9 @@ class MinTrace(_Reconciler):
 
     Parameters
     ----------
-    method : {"ols", "wls_struct", "wls_var"}
-        Variances that are equal, numbers of leaves, or those of residuals.
+    method : {"ols", "wls_struct", "wls_var", "mint_shrink"}
+        Variances that are equal, numbers of leaves, or those of residuals; or a shrunk covariance
+        of residuals, with all pairs of series in it but no matrix of that size.
     nonnegative : bool
         Closest among forecasts that are nowhere negative: on a tree the exact optimum, on crossed
         trees to a certified distance. Normal intervals are those of the optimum without the bound,
@@ -254,14 +256,25 @@ class MinTrace(_Reconciler):
         self.num_threads = check.threads("num_threads", num_threads)
         check.one_of("residual_variance", residual_variance, ("mean_square", "variance"))
         self.residual_variance = residual_variance
-        self.insample = method == "wls_var"
+        self.insample = method in ("wls_var", "mint_shrink")
+        if method == "mint_shrink":
+            refuse_bounds(nonnegative)
         self._init_params = {"method": method, "nonnegative": nonnegative}
         if clip_base:
             self._init_params["clip_base"] = True
         if residual_variance != "mean_square":
             self._init_params["residual_variance"] = residual_variance
 
+    _weights: Any
+    _complete: Any
+
     def _weigh(self, y: np.ndarray, residuals: np.ndarray | None) -> None:
+        if self.method == "mint_shrink":
+            if residuals is None:
+                check.fail("Y_df", "must hold values and fitted values for method 'mint_shrink'.")
+            complete = residuals[:, ~np.isnan(residuals).all(axis=0)]
+            self._weights = self._complete = Shrunk(self._structure, complete, self.num_threads)
+            return
         s = weights_of(self._structure, self.method, residuals, self.residual_variance)
         there = ~np.isnan(y)
         self._weights = Weights(self._structure, s, there, self.num_threads)
@@ -275,7 +288,7 @@ class MinTrace(_Reconciler):
         return (self._complete if not np.isnan(y).any() else self._weights).project(y)
 
     def _project(self, y: np.ndarray) -> np.ndarray:
-        return self._weights.project(y, self.nonnegative)
+        return self._weights.project(y, True) if self.nonnegative else self._weights.project(y)
 
     def _noise_variance(self, noise: np.ndarray) -> np.ndarray:
         if self.clip_base:

@@ -16,6 +16,9 @@ from gmtree.labels.columns import Codes, column_names, encode, take_column
 from gmtree.labels.measurements import numbers
 from gmtree.labels.table import assemble, kind_of, label_column, narwhals
 
+# Frames with fewer rows are read row by row.
+SMALLEST_IN_ORDER = 1000
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -64,15 +67,16 @@ class Panel:
 
     Attributes
     ----------
-    place : array of int
-        For each row, the number of its pair: series times number of steps, plus step.
+    place : array of int or None
+        For each row, the number of its pair: series times number of steps, plus step. None where
+        each pair has a row, and these come in order.
     """
 
     frame: Any
     argument: str
     kind: str
     structure: Structure
-    place: np.ndarray
+    place: np.ndarray | None
     steps: Axis
     columns: tuple[str, str]
 
@@ -93,6 +97,11 @@ class Panel:
         `node` and `step` tell series and steps where the frame has them in its index.
         """
         kind = kind_of(argument, frame)
+        if node is None and step is None:
+            times = _in_order(argument, frame, kind, structure, id_col, step_col)
+            if times is not None:
+                _, steps = read_axis(step_col, times)
+                return cls(frame, argument, kind, structure, None, steps, (id_col, step_col))
         if node is None:
             node = structure.locate(id_col, encode(id_col, take_column(argument, frame, id_col)))
         if step is None:
@@ -138,13 +147,16 @@ class Panel:
     @property
     def is_complete(self) -> bool:
         """Whether each pair has a row."""
-        return self.place.size == self.structure.n * self.steps.size
+        return self.place is None or self.place.size == self.structure.n * self.steps.size
 
     def values(self, name: str) -> np.ndarray:
         """A column as an array by series and step, NaN where there is none."""
         x = numbers(name, take_column(self.argument, self.frame, name))
-        out = np.empty(self.shape) if self.is_complete else np.full(self.shape, np.nan)
-        out.reshape(-1)[self.place] = x
+        if self.place is None:
+            out = x.reshape(self.shape)
+        else:
+            out = np.empty(self.shape) if self.is_complete else np.full(self.shape, np.nan)
+            out.reshape(-1)[self.place] = x
         if np.isinf(out).any():
             k, step = (int(i) for i in np.argwhere(np.isinf(out))[0])
             check.fail(name, f"must be finite; {self.structure.name(k)} at {self.steps.name(step)} "
@@ -158,12 +170,11 @@ class Panel:
         nw = narwhals()
         frame = self.frame
         index = frame.index if self.kind == "pandas" else None
-        sorted_already = self.is_complete and bool((np.diff(self.place) == 1).all())
         columns = {}
         for name in list(results):
             # Each is let go as it is rewritten: together they may be most of the memory.
             x = (results.pop(name) if self.is_complete else results[name]).reshape(-1)
-            columns[name] = x if sorted_already else x[self.place]
+            columns[name] = x if self.place is None else x[self.place]
         if self.kind == "pandas":
             pandas = sys.modules["pandas"]
             kept = frame.drop(columns=[name for name in columns if name in frame.columns])
@@ -208,6 +219,34 @@ class Panel:
         id_col, step_col = self.columns
         yield id_col, labels_as_in(wrapped, id_col, self.structure.labels, node, self.kind)
         yield step_col, wrapped[step_col][self.steps.first[step].tolist()].to_native()
+
+
+def _in_order(
+    argument: str, frame: Any, kind: str, structure: Structure, id_col: str, step_col: str
+) -> Codes | None:
+    """The steps of a frame that has all series of a structure in order, each with all steps.
+
+    Most frames of forecasts are like that, and hashing each row would take most of the time.
+    """
+    if kind != "pandas" or len(frame) < SMALLEST_IN_ORDER or len(frame) % structure.n:
+        return None
+    ids, times = (take_column(argument, frame, name) for name in (id_col, step_col))
+    if isinstance(ids, Codes) or isinstance(times, Codes) or times.dtype.kind not in "iuM":
+        return None
+    length = len(frame) // structure.n
+    wide = times.to_numpy().reshape(-1, length)
+    ascending = bool((np.diff(wide[0].view(np.int64) if length else wide[0]) > 0).all())
+    if wide.dtype.itemsize != 8 or not ascending or not (wide == wide[0]).all():
+        return None
+    if ids.iloc[::length].tolist() != structure._listed:
+        return None
+    try:
+        again = np.asarray(ids.array[1:] == ids.array[:-1], dtype=bool)
+    except (TypeError, ValueError):  # missing names cannot be compared
+        return None
+    if np.count_nonzero(again) != len(frame) - structure.n or again[length - 1 :: length].any():
+        return None
+    return encode(step_col, times.iloc[:length])
 
 
 def labels_as_in(wrapped: Any, name: str, labels: Any, rows: np.ndarray, kind: str) -> Any:

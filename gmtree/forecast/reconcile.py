@@ -15,6 +15,7 @@ from gmtree.forecast.intervals import Bootstrap, Normal
 from gmtree.forecast.methods import SAMPLES, bottom_up_missing
 from gmtree.forecast.panel import Panel, model_names, sample_names
 from gmtree.forecast.rows import from_multiindex
+from gmtree.forecast.shrinkage import Shrunk, refuse_bounds
 from gmtree.forecast.solver import Weights
 from gmtree.forecast.structure import Structure, structure_of
 from gmtree.forecast.variances import (
@@ -71,11 +72,12 @@ def reconcile(
         and times in its index, needs no structure: ``__total`` in the index tells it.
     S_df, tags, spec
         The structure; see :class:`Structure`, which may be given as `S_df` itself.
-    method : {"ols", "wls_struct", "wls_var", "bottom_up"}, or a list of them
-        Weights: equal variances, numbers of leaves, or variances of residuals.
+    method : {"ols", "wls_struct", "wls_var", "mint_shrink", "bottom_up"}, or a list of them
+        Weights: equal variances, numbers of leaves, variances of residuals, or their shrunk
+        covariance, which needs residuals of all series in the same periods.
     Y_df : frame, optional
         Past values in the column `target_col` and fitted values in columns named after models,
-        for ``"wls_var"`` and for bootstrapped intervals.
+        for ``"wls_var"``, ``"mint_shrink"`` and for bootstrapped intervals.
     nonnegative : bool
         Among forecasts that are nowhere negative. Exact on a tree.
     level : list of numbers, optional
@@ -272,7 +274,8 @@ class Job:
             names = bound_names(name, self.levels)
             q = quantiles_of(self.levels)
             if o["intervals_method"] == "normality":
-                deviation = np.sqrt(solver.noise_variance(self._noise(model, y)))
+                deviation = solver.noise_variance(self._noise(model, y))
+                np.sqrt(deviation, out=deviation)
                 cut = o["nonnegative"] and not o["clip_base"]
                 for bound, z in zip(names, ndtri(q), strict=True):
                     x = z * deviation
@@ -311,6 +314,8 @@ class Job:
         if method == "bottom_up":
             bottom_up_missing(self.structure, y)
             return _Sums(self.structure)
+        if method == "mint_shrink":
+            return self._shrunk(model)
         s: np.ndarray | None
         if method == "wls_var" and o["variance"] is not None:
             s = self._variance(model)
@@ -330,6 +335,18 @@ class Job:
         steps = self.panel.steps
         weights = Weights(self.structure, s, there, o["threads"], steps.name)
         return _Weighted(weights, o["nonnegative"], o["clip_base"])
+
+    def _shrunk(self, model: str) -> Shrunk:
+        o = self.options
+        refuse_bounds(o["nonnegative"])
+        if len(o["immutable"]):
+            check.fail("immutable", "must be empty for 'mint_shrink'.")
+        if not isinstance(self.past, Past):
+            check.fail("Y_df", "must hold values and fitted values of each period, at one "
+                       "frequency, for method 'mint_shrink'.")  # fmt: skip
+        residuals = self.past.residuals(model)
+        residuals = residuals[:, ~np.isnan(residuals).all(axis=0)]
+        return Shrunk(self.structure, residuals, o["threads"])
 
     def _variance(self, model: str) -> np.ndarray:
         given = self.options["variance"]
@@ -353,8 +370,9 @@ class Job:
             sigma = np.zeros(self.panel.shape)
             for level, (low, high) in found.items():
                 width = self.panel.values(high) - self.panel.values(low)
-                sigma += width / (2 * half_width(level))
-            sigma = np.maximum(sigma / len(found), 0)
+                width /= 2 * half_width(level) * len(found)
+                sigma += width
+            np.maximum(sigma, 0, out=sigma)
         else:
             if self.past is None:
                 check.fail(
@@ -369,7 +387,9 @@ class Job:
             k, step = (int(i) for i in np.argwhere(lost)[0])
             where = f"{self.structure.name(k)} has none at {self.panel.steps.name(step)}"
             check.fail("Y_hat_df", f"must have bounds where it has forecasts; {where}.")
-        return np.where(np.isnan(y), 0, np.square(sigma))
+        noise = np.square(sigma, out=sigma if sigma.flags.writeable else None)
+        noise[np.isnan(y)] = 0
+        return noise
 
     def _bootstrap(self, solver: Any, y: np.ndarray, model: str) -> Bootstrap:
         o = self.options

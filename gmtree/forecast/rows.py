@@ -334,6 +334,12 @@ def from_multiindex(index: Any) -> tuple[Rows, np.ndarray]:
     A label ``__total`` stands for the sum over that level; names of series are tuples of labels.
     """
     coded = [_with_categories(c) for _, c in encode_index(index)[:-1]]
+    for c in coded:
+        if (missing := c.missing) is not None:
+            row = int(np.argmax(missing))
+            check.fail("Y_hat_df", f"must have no missing labels in its index; row {row} has one.")
+    if not len(index):
+        check.fail("Y_hat_df", "must have rows.")
     node, first = number_rows(coded)
     labels = np.empty(first.size, dtype=object)
     for k, row in enumerate(first.tolist()):

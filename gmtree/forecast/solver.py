@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from gmtree import _validate as check
+from gmtree._sweep import usable_threads
 from gmtree.consistency import Consistency
 from gmtree.consistency.crossed import CrossedConsistency
 from gmtree.forecast.structure import Structure
@@ -165,6 +167,7 @@ class _TreeSolver:
         assert tree is not None
         if not self._has_total:
             s = np.append(np.ones(self._n) if s is None else s, np.inf)
+        self._threads = threads
         self._post = Consistency(tree, None if s is None else {"node": s}, threads)
 
     def undetermined(self) -> int | None:
@@ -175,7 +178,19 @@ class _TreeSolver:
         return y if self._has_total else np.vstack([y, np.zeros((1, y.shape[1]))])
 
     def project(self, y: np.ndarray, nonnegative: bool) -> np.ndarray:
-        return self._post.project(self._padded(y), nonnegative=nonnegative)[: self._n]
+        if not nonnegative or y.shape[1] == 1:
+            return self._post.project(self._padded(y), nonnegative=nonnegative)[: self._n]
+        # With bounds, columns are problems of their own, which threads can solve at the same time.
+        wide = np.ascontiguousarray(self._padded(y).T)
+        out = np.empty(wide.shape)
+        post = self._post
+
+        def solve(k: int) -> None:
+            post.project(wide[k], nonnegative=True, out=out[k])
+
+        with ThreadPoolExecutor(usable_threads(self._threads)) as pool:
+            list(pool.map(solve, range(len(wide))))
+        return np.ascontiguousarray(out.T[: self._n])
 
     def noise_variance(self, noise: np.ndarray) -> np.ndarray:
         return self._post.node_variance(noise=self._padded(noise))[: self._n]

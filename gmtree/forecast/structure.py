@@ -183,8 +183,12 @@ class Structure:
     # ------------------------------------------------------------------ labels
 
     @cached_property
+    def _listed(self) -> list[Any]:
+        return self.labels.tolist()
+
+    @cached_property
     def _row_of(self) -> dict[Any, int]:
-        return dict(zip(self.labels.tolist(), range(self.n), strict=True))
+        return dict(zip(self._listed, range(self.n), strict=True))
 
     def find(self, argument: str, labels: Any) -> np.ndarray:
         """Numbers of series by their names."""
@@ -204,8 +208,10 @@ class Structure:
             names, place = np.unique(codes.codes, return_inverse=True)
         else:
             names, place = codes.categories, codes.codes
-        get = self._row_of.get
         listed = names.tolist()
+        if len(listed) == self.n and listed == self._listed:
+            return np.asarray(place, np.int64)
+        get = self._row_of.get
         row = np.fromiter((get(name, -1) for name in listed), np.int64, len(listed))
         found = row[place]
         if (row < 0).any() and (found < 0).any():

@@ -85,7 +85,7 @@ def reconcile_cross_temporal(
     -----
     What is not offered: covariances between series or between frequencies (FoReco's ``shr``,
     ``acov``, ``sam`` and their relatives). They are full matrices over all pairs, for which there
-    are no sweeps over trees.
+    are no sweeps over trees. (Of one frequency, :func:`reconcile` has ``"mint_shrink"``.)
 
     Examples
     --------

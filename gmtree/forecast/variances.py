@@ -14,17 +14,19 @@ from gmtree.forecast.structure import Structure
 
 # Added to mean squares, as hierarchicalforecast's dense MinTrace does.
 JITTER = 2e-8
-METHODS = ("ols", "wls_struct", "wls_var")
+METHODS = ("ols", "wls_struct", "wls_var", "mint_shrink")
 DEFINITIONS = ("mean_square", "variance")
 
 
 def check_method(method: Any) -> None:
     """Refuse methods that are not offered, saying why."""
-    if method in ("mint_shrink", "mint_cov", "emint"):
+    if not isinstance(method, str):
+        check.fail_type("method", f"must be one of {METHODS}, not {method!r}.")
+    if method in ("mint_cov", "emint"):
         check.fail(
             "method",
-            f"must be one of {METHODS}; {method!r} weighs with covariances of all pairs of series, "
-            "which single sweeps over a tree do not solve.",
+            f"must be one of {METHODS}; {method!r} weighs with a covariance of all pairs of series "
+            "that is not invertible, or not a covariance at all, and is not offered.",
         )
     if method not in METHODS:
         check.fail("method", f"must be one of {METHODS}, not {method!r}.")

@@ -43,7 +43,9 @@ def close(found: np.ndarray, expected: np.ndarray, scale: np.ndarray) -> None:
 @given(problems(), SEEDS)
 def test_node_variance_under_other_noise(problem, seed):
     rng = np.random.default_rng(seed)
-    noise = rng.exponential(size=(problem.tree.n, 2)) * 10 ** rng.uniform(-3, 3, (problem.tree.n, 1))
+    noise = rng.exponential(size=(problem.tree.n, 2)) * 10 ** rng.uniform(
+        -3, 3, (problem.tree.n, 1)
+    )
     noise[(problem.s == 0) | np.isinf(problem.s)] = 0
     known = np.isfinite(problem.solver.node_variance())
     found = problem.solver.node_variance(noise=noise)

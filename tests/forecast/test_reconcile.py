@@ -35,9 +35,7 @@ def test_values_and_intervals(spec, method):
     assert list(found)[len(d.base.columns) :] == [
         name, f"{name}-lo-95", f"{name}-lo-80", f"{name}-hi-80", f"{name}-hi-95"
     ]  # fmt: skip
-    np.testing.assert_allclose(
-        d.wide(name, found), dense.coherent(d.S, d.wide("m"), s), atol=1e-8
-    )
+    np.testing.assert_allclose(d.wide(name, found), dense.coherent(d.S, d.wide("m"), s), atol=1e-8)
     sigma = (d.wide("m-hi-90") - d.wide("m-lo-90")) / (2 * Z90)
     deviation = np.sqrt(dense.variance(d.S, s, sigma**2))
     width = d.wide(f"{name}-hi-80", found) - d.wide(f"{name}-lo-80", found)
@@ -69,7 +67,10 @@ def test_missing_forecasts(spec):
     d = data(spec)
     base = d.base.copy()
     leaf = d.structure.leaf
-    series, step = np.array([0, 1, leaf[0], leaf[3], leaf[7], leaf[9]]), np.array([1, 0, 1, 2, 0, 0])
+    series, step = (
+        np.array([0, 1, leaf[0], leaf[3], leaf[7], leaf[9]]),
+        np.array([1, 0, 1, 2, 0, 0]),
+    )
     lost = 3 * series + step
     base.loc[lost[:3], "m"] = np.nan
     base = base.drop(index=lost[3:])
@@ -112,7 +113,7 @@ def test_immutable_series_keep_their_forecasts(spec):
     x, y = d.wide(METHODS["wls_struct"], found), d.wide("m")
     np.testing.assert_allclose(x, dense.coherent(d.S, y, s), atol=1e-7)
     np.testing.assert_allclose(x[s == 0], y[s == 0], rtol=1e-10)
-    with pytest.raises(ValueError, match="'immutable' must name series .* not 'Z'"):
+    with pytest.raises(ValueError, match=r"'immutable' must name series .* not 'Z'"):
         reconcile(d.base, d.structure, immutable=["Z"])
     if spec == "strict":
         with pytest.raises(ValueError, match=r"Argument 'Y_hat_df' must .*series 'T"):
@@ -141,7 +142,7 @@ def test_variances_by_name_and_by_level():
     np.testing.assert_allclose(
         d.wide(METHODS["wls_var"], found), dense.coherent(d.S, d.wide("m"), s), atol=1e-10
     )
-    with pytest.raises(ValueError, match="'variance' must have a variance.* series 'T/A' has nan"):
+    with pytest.raises(ValueError, match=r"'variance' must have a variance.* series 'T/A' has nan"):
         reconcile(d.base, d.structure, method="wls_var", variance={"T": 1.0})
 
 
@@ -225,7 +226,7 @@ def test_frames_as_sktime_has_them():
         (lambda b: b, {"method": "best"}, "'method' must be one of"),
         (lambda b: b, {"method": []}, "'method' must be the name"),
         (lambda b: b, {"level": [101]}, "'level' must hold percentages"),
-        (lambda b: b[["unique_id", "ds", "m"]], {"level": [80]}, "must have columns such as m-lo-90"),
+        (lambda b: b[["unique_id", "ds", "m"]], {"level": [80]}, "columns such as m-lo-90"),
         (lambda b: b, {"method": "wls_var"}, "'Y_df' must hold values"),
         (lambda b: b, {"intervals_method": "permbu"}, "'intervals_method' must be"),
         (lambda b: b, {"intervals_method": "samples", "level": [80]}, "must have sample paths"),
@@ -245,7 +246,7 @@ def test_wrong_arguments(change, options, message):
 def test_wrong_pasts():
     d = data("strict")
     past = d.past.assign(m=np.where(d.past.unique_id == "T/A", np.nan, d.past.m))
-    with pytest.raises(ValueError, match="'Y_df' must have residuals .* series 'T/A' has 0"):
+    with pytest.raises(ValueError, match=r"'Y_df' must have residuals .* series 'T/A' has 0"):
         reconcile(d.base, d.structure, method="wls_var", Y_df=past)
     with pytest.raises(ValueError, match="'Y_df' must have a column 'm'"):
         reconcile(d.base, d.structure, method="wls_var", Y_df=d.past.drop(columns="m"))

@@ -147,9 +147,7 @@ def test_three_ways_to_cut():
     S = structure.matrix.toarray()
     y = np.random.default_rng(0).normal(10, 3, (structure.n, 2))
     s = structure.size.astype(float)
-    np.testing.assert_allclose(
-        Weights(structure, s).project(y), dense.coherent(S, y, s), atol=1e-8
-    )
+    np.testing.assert_allclose(Weights(structure, s).project(y), dense.coherent(S, y, s), atol=1e-8)
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -186,7 +184,7 @@ def test_what_is_too_entangled_is_refused_by_name():
         (pd.DataFrame({"unique_id": ["a", "a"], "a": [1, 0], "b": [0, 1]}), None, "repeats 'a'"),
         (pd.DataFrame({"unique_id": ["a", "b"], "a": [1, 0], "b": [0, 2]}), None, "only 0 and 1"),
         (pd.DataFrame({"unique_id": ["t", "a"], "a": [1, 1], "b": [1, 0]}), None, "column 'b'"),
-        (pd.DataFrame({"unique_id": ["a", "b"], "b": [1, 0], "a": [0, 1]}), None, "rows and columns"),
+        (pd.DataFrame({"unique_id": ["a", "b"], "b": [1, 0], "a": [0, 1]}), None, "columns alike"),
         (pd.DataFrame({"unique_id": ["a", "b"], "a": [1, 0], "b": [0, 0]}), None, "series 'b' has"),
         (pd.DataFrame({"unique_id": ["a"], "a": [1]}), {"x": ["q"]}, "series of S_df, not 'q'"),
         (None, {"c": ["T"], "c/st": ["T/A", "B"]}, "spell the path"),

@@ -29,7 +29,7 @@ def periods_frame(series, seed=0, spec=SPEC, count=12):
 
 
 def past_frame(series, seed=5, spec=SPEC, count=36):
-    te, past = periods_frame(series, seed, spec, count)
+    _, past = periods_frame(series, seed, spec, count)
     past["y"] = past.m + np.random.default_rng(seed).normal(0, 2, len(past)) * np.where(
         past.temporal_id.str.startswith("year"), 5, 1
     )
@@ -52,8 +52,8 @@ def test_structure_of_periods():
     # Periods that do not nest are crossed.
     crossed = temporal_structure({"six": 6, "three": 3, "two": 2, "one": 1}, 6)
     assert crossed.tree is None
-    for spec, message in [({}, "'spec'"), ({"a": 2}, "the shortest"), ({"a": 1, "b": 1}, "different"),
-                          ({"a": 0}, "'spec")]:  # fmt: skip
+    for spec, message in [({}, "'spec'"), ({"a": 2}, "the shortest"), ({"a": 0}, "'spec"),
+                          ({"a": 1, "b": 1}, "different")]:  # fmt: skip
         with pytest.raises((TypeError, ValueError), match=message):
             temporal_structure(spec, 4)
 
@@ -64,8 +64,12 @@ def test_time_alone_is_theirs():
         warnings.simplefilter("ignore")
         core = pytest.importorskip("hierarchicalforecast.core")
         methods = pytest.importorskip("hierarchicalforecast.methods")
-    months = pd.DataFrame({"unique_id": np.repeat(["a", "b"], 12),
-                           "ds": np.tile(pd.date_range("2024-01-01", periods=12, freq="MS"), 2)})
+    months = pd.DataFrame(
+        {
+            "unique_id": np.repeat(["a", "b"], 12),
+            "ds": np.tile(pd.date_range("2024-01-01", periods=12, freq="MS"), 2),
+        }
+    )
     months["m"] = np.random.default_rng(0).normal(50, 10, 24)
     Y, S, tags = utils.aggregate_temporal(months, SPEC, target_cols=["m"])
     Y["m"] += np.random.default_rng(1).normal(0, 3, len(Y))

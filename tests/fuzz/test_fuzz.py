@@ -203,6 +203,11 @@ SPECIAL: dict[str, dict[str, Any]] = {
         "axes": lambda: tables()["axes"],
         "variance": lambda: tables()["variance"],
     },
+    "gmtree.forecast.MinTrace": {"method": "ols"},
+    "gmtree.forecast.temporal_structure": {
+        "spec": lambda: {"year": 4, "quarter": 1},
+        "periods": 4,
+    },
     "gmtree.shapes.calendar": {"start": "2020-01-01", "stop": "2020-03-01"},
     "gmtree.reconcile_frame": {"frame": frame, "levels": ["state"], "value": "people"},
     "gmtree.release_frame": {
