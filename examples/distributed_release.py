@@ -28,7 +28,7 @@ import numpy as np
 
 LEVELS = ("state", "county", "tract", "group", "block")
 # Children of a state, a county, a tract and a block group.
-FANOUTS = (20, 20, 4, 50)
+FANOUTS = (10, 10, 4, 20)
 
 
 def write_leaves(folder: Path, leaves: int, rows: int, seed: int = 0) -> None:
@@ -70,8 +70,9 @@ def main(argv: list[str] | None = None) -> None:
 
     # The newest pandas warns of how Dask calls it.
     warnings.simplefilter("ignore")
-    import gmtree.dask
     from distributed import Client, LocalCluster
+
+    import gmtree.dask
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -34,6 +34,7 @@ _PUBLIC = {
         "tree_from_laplacian",
         "tree_from_structure",
     ),
+    "dask": (),
     "datasets": (),
     "frames": (),
     "frames.reconcile": ("reconcile_frame",),
@@ -54,6 +55,7 @@ __all__ = sorted(_MODULE_OF)
 
 if _TYPE_CHECKING:
     from gmtree import baselines as baselines
+    from gmtree import dask as dask
     from gmtree import datasets as datasets
     from gmtree import frames as frames
     from gmtree import gmc as gmc

@@ -6,7 +6,17 @@ from typing import Any
 
 MODULES = ["gmtree"] + [
     f"gmtree.{name}"
-    for name in ("baselines", "datasets", "gmc", "privacy", "privacy.testing", "queries", "shapes")
+    for name in (
+        "baselines",
+        "consistency",
+        "dask",
+        "datasets",
+        "gmc",
+        "privacy",
+        "privacy.testing",
+        "queries",
+        "shapes",
+    )
 ]
 
 

@@ -11,7 +11,6 @@ from partitioned import by_node, random_hierarchy, write_cut
 import gmtree as gm
 import gmtree.dask
 
-
 # Dask calls pandas in a way that the newest pandas warns of.
 pytestmark = pytest.mark.filterwarnings("ignore:The inplace keyword")
 
@@ -147,7 +146,7 @@ def test_frames_of_dask_and_categories(tmp_path):
 @pytest.mark.parametrize(
     ("order", "message"),
     [
-        ([0, 1, 3, 4, 2], "must be sorted by its levels; rows 3 and 4 are .*sort=True"),
+        ([0, 1, 3, 4, 2], r"must be sorted by its levels; rows 3 and 4 are .*sort=True"),
         ([1, 0, 2, 3, 4], "rows 0 and 1 are .'NY', 'Orange'. and .'NY', 'Albany'."),
         ([0, 1, 1, 2, 3], "must have one row per leaf; rows 1 and 2 are both"),
     ],
@@ -177,7 +176,7 @@ def test_undetermined_values_are_refused(rows, gone, tmp_path):
     frame.loc[gone, "y"] = np.nan
     path = one_row_each(frame, tmp_path / "leaves.parquet")
     states = pd.DataFrame({"state": ["NY"], "y": [9.0]})
-    with pytest.raises(ValueError, match="must determine every node|must be finite somewhere"):
+    with pytest.raises(ValueError, match=r"must determine every node|must be finite somewhere"):
         reconcile(path, tmp_path, nodes={"state": states}, partition_rows=rows)
 
 

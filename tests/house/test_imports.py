@@ -26,6 +26,7 @@ LAYERS = [
     ["gmc", "baselines", "datasets/"],
     ["privacy/"],
     ["frames/"],
+    ["dask/"],
     ["bench/"],
     ["cli/", "__init__", "__main__"],
 ]
