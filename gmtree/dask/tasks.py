@@ -164,7 +164,9 @@ def load_values(
             s[here] = np.inf
             matched.append(np.zeros(part.sizes[level], bool))
             continue
-        row, found = source.rows(level, part, table, problem)
+        row, found = source.rows(
+            part, table, problem.levels[:level], problem.columns[problem.height :]
+        )
         missing = np.ones(part.sizes[level], bool)
         missing[row] = False
         v[here][row] = numbers(found, problem.value, source.argument)
