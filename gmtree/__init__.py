@@ -94,6 +94,7 @@ _PUBLIC = {
         "tree_from_laplacian",
         "tree_from_structure",
     ),
+    "dask": (),
     "datasets": (),
     "forecast": (),
     "frames": (),
@@ -116,6 +117,7 @@ __all__ = sorted(_MODULE_OF)
 
 if _TYPE_CHECKING:
     from gmtree import baselines as baselines
+    from gmtree import dask as dask
     from gmtree import datasets as datasets
     from gmtree import forecast as forecast
     from gmtree import frames as frames

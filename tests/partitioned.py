@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,3 +99,20 @@ def write_cut(
 def by_node(made: Any, hierarchy: Hierarchy, column: str = "y") -> np.ndarray:
     """A column of all levels, in the order of the tree's nodes."""
     return np.concatenate([made.table(name)[column].to_numpy() for name in hierarchy.slices])
+
+
+def die_once(flag: str, task: Any, *args: Any) -> Any:
+    """Do a task, then end the process that did it, the first time that `flag` is not there."""
+    result = task(*args)
+    try:
+        Path(flag).touch(exist_ok=False)
+    except FileExistsError:
+        return result
+    os.kill(os.getpid(), signal.SIGKILL)
+    return result
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """All files below a folder."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}

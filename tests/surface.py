@@ -8,6 +8,8 @@ MODULES = ["gmtree"] + [
     f"gmtree.{name}"
     for name in (
         "baselines",
+        "consistency",
+        "dask",
         "datasets",
         "forecast",
         "frames",

@@ -53,7 +53,8 @@ def least_steps(parent, order, q, s, t, v, b, bound, tau):
     its least value already.
     """
     n_internal = np.uint64(t.size)
-    for r in range(n_internal, np.uint64(parent.size)):
+    # A single node has no parent.
+    for r in range(max(n_internal, ONE), np.uint64(parent.size)):
         weight = 1.0
         if q is not None:
             weight = q[r]

@@ -29,6 +29,7 @@ BENCHMARKS = {
         "gmtree.bench.tables",
         "tables on a tree and crossed trees, in copies of them and beside sparse solvers",
     ),
+    "dask": ("gmtree.bench.dask", "past one machine: from Parquet to Parquet on Dask"),
     "frames": ("gmtree.bench.frames", "frames and Newick beside pandas and scikit-bio"),
     "forecast": ("gmtree.bench.forecast", "forecast reconciliation beside hierarchicalforecast"),
     "bars": ("gmtree.bench.bars", "every limit gmtree sets itself: measured, limit, verdict"),

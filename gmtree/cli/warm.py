@@ -134,7 +134,7 @@ def trees(tree: Any) -> None:
     Tree.from_edges(np.array(["b", "c", "d"]), np.array(["a", "a", "b"]))
     Tree.from_edges(np.array([7, 8, 9]), np.array([1, 1, 7]))
     Tree.from_levels(["x", "x", "y"], [1, 2, 2]).node(("x", 1))
-    Tree.from_newick("((cat:1,lion:2)feline:3,dog:7);").to_newick()
+    Tree.from_levels([1, 1, 2], [2, 1, 2])  # not sorted
     Tree.from_linkage(np.array([[0.0, 1.0, 0.5, 2.0], [2.0, 3.0, 1.0, 3.0]]))
     Tree.from_newick("((a:1,b:2)c:3,d:7);")
     Tree.from_summing_matrix([[1, 1], [1, 0], [0, 1]])
@@ -208,6 +208,7 @@ def consistency(tree: Any) -> None:
         live.value(0), live.values()
         _ = post.theta, post.node_variance(), post.covariance(0, np.arange(tree.n))
         post.node_variance(noise=1.0)
+        post.messages(np.full(tree.n, 1000.0), nonnegative=True)
         post.leaf_sum_variance(np.ones(tree.n_leaves, bool)), post.range_variance(_ranges(tree))
 
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gmtree import _validate as check
 from gmtree.dask.parquet import Piece, arrow, read
+from gmtree.dask.part import Part
 from gmtree.dask.rows import Key, find_runs, match
-
-if TYPE_CHECKING:
-    from gmtree.dask.part import Part
-    from gmtree.dask.tasks import Problem
 
 
 @dataclass(frozen=True)
@@ -40,11 +38,14 @@ class Measured:
         """Number of rows."""
         return sum(piece.rows for piece in self.pieces)
 
-    def rows(self, level: int, part: Part, table: Any, problem: Problem) -> tuple[np.ndarray, Any]:
-        """Which nodes of a partition have a measurement, and the rows with these."""
-        names = list(problem.levels[:level])
-        more = [problem.variance] if isinstance(problem.variance, str) else []
-        columns = [*names, problem.value, *more]
+    def rows(
+        self, part: Part, table: Any, names: Sequence[str], numbers: Sequence[str]
+    ) -> tuple[np.ndarray, Any]:
+        """Which nodes of a partition have a measurement, and the rows with these.
+
+        `names` are the columns of labels down to this level, `numbers` those to be read.
+        """
+        level, columns = len(names), [*names, *numbers]
         if level == 0:
             return np.zeros(1, np.int64), read(self.pieces, columns)
         starts = np.arange(part.sizes[-1])

@@ -91,6 +91,9 @@ def survey(
 def draw(job: Draw, partition: Partition) -> str:
     """Noisy counts of a partition in a file of their own; returns the name of the attempt only."""
     outer = sys.exc_info()[1]
+    table: Any = None
+    partial: Any = None
+    by_level: Any = None
     try:
         table = read(partition.pieces, [*job.levels, job.count], job.levels[:-1])
         part = Part.of(find_runs(table, job.levels, "leaves", partition.start))
@@ -105,7 +108,7 @@ def draw(job: Draw, partition: Partition) -> str:
         noisy = np.zeros(part.n, np.int64)
         for level, own in enumerate(by_level):
             noisy[part.nodes(level)] = own
-        attempt = f"{partition.index}-{uuid.uuid4().hex}"
+        attempt = f"{partition.number}-{uuid.uuid4().hex}"
         _keep(Path(job.folder) / f"noisy-{attempt}.npz", noisy=noisy)
         _keep(Path(job.folder) / f"partial-{attempt}.npz", partial=partial)
     except BaseException as error:
@@ -113,7 +116,7 @@ def draw(job: Draw, partition: Partition) -> str:
         raise
     finally:
         # Tracebacks that print local variables must not print true counts.
-        table = partial = by_level = None
+        del table, partial, by_level
     return attempt
 
 
@@ -125,8 +128,8 @@ def draw_joint(
     `paths` are, for each partition, the numbers of its first and last nodes by level.
     """
     outer = sys.exc_info()[1]
+    sums = np.zeros(len(level), np.int64)
     try:
-        sums = np.zeros(len(level), np.int64)
         for attempt, nodes in zip(attempts, paths, strict=True):
             with np.load(Path(job.folder) / f"partial-{attempt}.npz") as arrays:
                 # Where a level has one node, the second sum is 0.
@@ -140,7 +143,7 @@ def draw_joint(
         forget_locals(error, outer)
         raise
     finally:
-        sums = None
+        del sums
     return attempt
 
 
@@ -222,11 +225,11 @@ class Record:
     @property
     def waiting(self) -> list[Partition]:
         """Partitions without a draw that counts."""
-        return [p for p in self.partitions if str(p.index) not in self.data["committed"]]
+        return [p for p in self.partitions if str(p.number) not in self.data["committed"]]
 
     def commit(self, partition: Partition, attempt: str) -> None:
         """From now on this attempt counts; a later one for the same partition does not."""
-        self.data["committed"].setdefault(str(partition.index), attempt)
+        self.data["committed"].setdefault(str(partition.number), attempt)
         self.write()
 
     def commit_joint(self, attempt: str) -> None:

@@ -31,7 +31,7 @@ class Piece(NamedTuple):
 class Partition(NamedTuple):
     """Consecutive row groups that one task deals with; `start` is the number of the first row."""
 
-    index: int
+    number: int
     start: int
     pieces: tuple[Piece, ...]
 
@@ -159,7 +159,7 @@ def write(table: Any, path: Path, labels: Sequence[str] = ()) -> None:
         hidden.unlink(missing_ok=True)
 
 
-def save(path: Path, **arrays: np.ndarray) -> None:
+def save(path: Path, **arrays: Any) -> None:
     """Write arrays to a file that appears only once it is whole."""
     hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex}.npz")
     try:

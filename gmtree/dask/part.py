@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -58,7 +59,7 @@ class Part:
     def of(cls, runs: Runs) -> Part:
         """From rows in which each node is one stretch."""
         starts = (np.zeros(1, np.int64), *runs.starts)
-        below = [np.searchsorted(b, a) for a, b in zip(starts[:-1], starts[1:], strict=True)]
+        below = [np.searchsorted(b, a) for a, b in pairwise(starts)]
         return cls([*below, starts[-1]], runs.rows)
 
     # ------------------------------------------------------------------ numbering
@@ -159,9 +160,9 @@ class Part:
                 parent[self.elsewhere[level, side]] = self.path_node(level, side)
         return Tree.from_parents(parent)
 
-    def by_level(self, numbers: Sequence[float], dtype: type = np.float64) -> np.ndarray:
+    def by_level(self, numbers: Sequence[float]) -> np.ndarray:
         """One number per level as one per node; 0 at the leaves for what is elsewhere."""
-        out = np.zeros(self.n, dtype)
+        out = np.zeros(self.n)
         for level, x in enumerate(numbers):
             out[self.nodes(level)] = x
         return out

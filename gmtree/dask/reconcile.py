@@ -91,7 +91,8 @@ def reconcile(
     Examples
     --------
     >>> import tempfile, pandas as pd, gmtree.dask
-    >>> leaves = pd.DataFrame({"state": ["NY", "NY", "VT"], "county": ["Albany", "Orange", "Orange"],
+    >>> leaves = pd.DataFrame({"state": ["NY", "NY", "VT"],
+    ...                        "county": ["Albany", "Orange", "Orange"],
     ...                        "people": [300.0, 375.0, 28.0]})
     >>> states = pd.DataFrame({"state": ["NY", "VT"], "people": [690.0, 31.0]})
     >>> with tempfile.TemporaryDirectory() as folder:

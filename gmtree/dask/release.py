@@ -119,7 +119,8 @@ def release(
     if account is not None and not callable(getattr(account, "charge", None)):
         check.fail_type("account", f"must have a method 'charge', not be {account!r}.")
     engine = Engine(client)
-    target, secret = (check.path(k, x).absolute() for k, x in (("out", out), ("confidential", confidential)))  # fmt: skip
+    target = check.path("out", out).absolute()
+    secret = check.path("confidential", confidential).absolute()
     if target == secret or secret.is_relative_to(target):
         check.fail("confidential", "must not be inside of 'out', which is published.")
     keeps = nonnegative or integer
@@ -234,7 +235,7 @@ def _allocate(
 ) -> tuple[Allocation, tuple[Any, ...], list[int]]:
     """The budget divided; scales by level with the total's first; nodes per level of the tree."""
     sizes, names = top.sizes, [None, *levels]
-    above = ()
+    above: tuple[None, ...] = ()
     if sizes[1] == 1:
         # The one node of the first level is the total.
         sizes, names, above = sizes[1:], names[1:], (None,)
@@ -253,7 +254,7 @@ def _draw(engine: Engine, record: Record, job: Draw, top: Top) -> None:
         record.commit(waiting[k], attempt)
     record.destroy_others()
     if record.data["joint"] is None:
-        attempts = [record.data["committed"][str(p.index)] for p in record.partitions]
+        attempts = [record.data["committed"][str(p.number)] for p in record.partitions]
         work = [(job, attempts, top.path, top.level)]
         record.commit_joint(engine.run("drawing noise", noise.draw_joint, work)[0])
     record.destroy_others()

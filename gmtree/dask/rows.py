@@ -82,7 +82,7 @@ def shown(labels: Key) -> str:
 
 
 def _steps(column: Any, name: str, start: int) -> np.ndarray:
-    """For each row after the first: -1, 0 or 1 as its label is below, at or above the one before."""
+    """For each row but the first: -1, 0 or 1 as its label is below, at or above the last one."""
     import pyarrow.compute as pc
 
     if column.null_count:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -71,9 +72,11 @@ def split(
     """Sort one piece, and write what belongs to each stretch."""
     levels = names[:depth]
     table = _sorted(read([piece], names), levels)
-    ends = [bisect_left(range(table.num_rows), cut, key=lambda k: key(table, levels, k)) for cut in cuts]  # fmt: skip
+    ends = [
+        bisect_left(range(table.num_rows), cut, key=lambda k: key(table, levels, k)) for cut in cuts
+    ]
     bounds = [0, *ends, table.num_rows]
-    for j, (start, stop) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+    for j, (start, stop) in enumerate(pairwise(bounds)):
         if start < stop:
             write(table.slice(start, stop - start), Path(folder) / f"run-{j}-{number}.parquet")
 

@@ -136,7 +136,7 @@ def refuse_large(partition: Partition, nodes: int, needed: float, memory: float)
     if needed > memory:
         check.fail(
             "leaves",
-            f"must have partitions that fit into a worker; partition {partition.index} (from row "
+            f"must have partitions that fit into a worker; partition {partition.number} (from row "
             f"{partition.start} on) has {nodes:,} nodes, which take about {needed / 1e6:,.0f} MB, "
             f"and one task may use {memory / 1e6:,.0f} MB. Pass a smaller 'partition_rows', write "
             "the files with smaller row groups, or give the workers more memory or fewer threads.",
@@ -148,7 +148,7 @@ def load_values(
 ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
     """Measurements and variances by node, and by level which nodes have a row."""
     if problem.noise is not None:
-        with np.load(problem.noise[partition.index]) as noise:
+        with np.load(problem.noise[partition.number]) as noise:
             v = noise["noisy"].astype(np.float64)
         return v, part.by_level(problem.variance), []
     by_column = isinstance(problem.variance, str)
@@ -164,7 +164,9 @@ def load_values(
             s[here] = np.inf
             matched.append(np.zeros(part.sizes[level], bool))
             continue
-        row, found = source.rows(level, part, table, problem)
+        row, found = source.rows(
+            part, table, problem.levels[:level], problem.columns[problem.height :]
+        )
         missing = np.ones(part.sizes[level], bool)
         missing[row] = False
         v[here][row] = numbers(found, problem.value, source.argument)
@@ -182,7 +184,7 @@ def load(
     problem: Problem, partition: Partition, table: Any = None
 ) -> tuple[Part, np.ndarray, np.ndarray]:
     """Tree, measurements and variances of a partition."""
-    kept = problem.file("part", partition.index)
+    kept = problem.file("part", partition.number)
     if problem.keeps and kept.exists():
         with np.load(kept) as arrays:
             begin = [arrays[f"begin{k}"] for k in range(problem.height)]
@@ -205,7 +207,7 @@ def up(problem: Problem, partition: Partition) -> Told:
     if problem.keeps:
         begin = {f"begin{k}": starts for k, starts in enumerate(part.begin)}
         save(
-            problem.file("part", partition.index), v=v, s=s, rows=np.array(part.sizes[-1]), **begin
+            problem.file("part", partition.number), v=v, s=s, rows=np.array(part.sizes[-1]), **begin
         )
     groups = tuple((g.level, g.side) for g in part.groups)
     ends = Ends(first, last, partition.start, part.sizes[-1], part.sizes, groups)
@@ -311,7 +313,7 @@ def enter(
     x = post.project(noisy, lower=lower_bounds(part))
     held = np.flatnonzero(x[part.rows] <= 0)
     _hold(part, v, s, held)
-    name = problem.file(f"held{turn}", partition.index)
+    name = problem.file(f"held{turn}", partition.number)
     save(name, held=held)
     return str(name), held.size - old.size, tell(problem, part, v, s)
 
@@ -373,14 +375,14 @@ def down(problem: Problem, partition: Partition, final: Final) -> Any:
             table = read(partition.pieces, problem.levels, problem.levels[:-1])
         return publish(problem, partition, part, table, columns, final, v, s)
     kept = {name: x for name, x in columns._asdict().items() if x is not None}
-    save(problem.file("values", partition.index), **kept)
+    save(problem.file("values", partition.number), **kept)
     return _units(part, columns.value)
 
 
 def _solve(problem: Problem, part: Part, v: np.ndarray, s: np.ndarray, final: Final) -> Columns:
     error = estimate = None
     wants_estimate = problem.noise is not None and problem.keeps
-    x = None
+    x: Any = None
     if problem.std_error or wants_estimate or not problem.nonnegative:
         noisy, variance = surround(part, v, s, final.plain)
         post = Consistency(part.tree, {"node": variance}, threads=1)
@@ -404,8 +406,7 @@ def _solve(problem: Problem, part: Part, v: np.ndarray, s: np.ndarray, final: Fi
         # Rounding must not make anything negative that is not.
         np.maximum(x[: part.n_inner], 0, out=x[: part.n_inner])
         np.maximum(x[part.rows], 0, out=x[part.rows])
-    assert x is not None
-    if estimate is x:
+    if wants_estimate and not problem.nonnegative:
         x = x.copy()
     if not problem.integer:
         put(part, x, final.path)
@@ -459,8 +460,9 @@ def finish(
     `whole` are the numbers of the path nodes, by level and side; `groups` those of the groups.
     """
     part, v, s = load(problem, partition)
-    with np.load(problem.file("values", partition.index)) as kept:
-        columns = Columns(*(kept[name] if name in kept else None for name in Columns._fields))
+    with np.load(problem.file("values", partition.number)) as kept:
+        found = {name: kept[name] for name in kept.files}
+    columns = Columns(found["value"], found.get("error"), found.get("estimate"))
     x, given = columns.value, {}
     for level in range(part.height):
         for side in part.sides(level):
@@ -531,7 +533,7 @@ def publish(
         if columns.error is not None:
             found[problem.names["error"]] = pa.array(columns.error[here])
         folder = Path(problem.out) / problem.names[f"level {level}"]
-        write(pa.table(found), folder / f"part-{partition.index:05d}.parquet", names)
+        write(pa.table(found), folder / f"part-{partition.number:05d}.parquet", names)
         written[level] = here.stop - here.start
     pa.default_memory_pool().release_unused()
     return written

@@ -270,14 +270,14 @@ class Units(NamedTuple):
     ----------
     least : int
         Sum of the least numbers.
-    step, count : arrays
+    step, many : arrays
         Distinct fractions above these, in steps, of the children that may be one more, and how
         many children have each.
     """
 
     least: int
     step: np.ndarray
-    count: np.ndarray
+    many: np.ndarray
 
 
 def round_top(top: Top, x: np.ndarray, told: Sequence[dict[tuple[int, int], Units]]) -> np.ndarray:
@@ -293,7 +293,7 @@ def round_top(top: Top, x: np.ndarray, told: Sequence[dict[tuple[int, int], Unit
     for groups, messages in zip(top.group, told, strict=True):
         for where, node in groups.items():
             units[node] = messages[where]
-            least[node], room[node] = messages[where].least, messages[where].count.sum()
+            least[node], room[node] = messages[where].least, messages[where].many.sum()
     # A path node has a larger number than those above it.
     for u in reversed(range(top.n_paths)):
         low, extra = int(least[top.items[u]].sum()), int(room[top.items[u]].sum())
@@ -320,9 +320,9 @@ def round_top(top: Top, x: np.ndarray, told: Sequence[dict[tuple[int, int], Unit
 def _hand_out(wanted: int, offers: Sequence[Units]) -> np.ndarray:
     """How many units each child or group gets: the largest fractions first, then from the left."""
     step = np.concatenate([offer.step for offer in offers])
-    count = np.concatenate([offer.count for offer in offers])
+    many = np.concatenate([offer.many for offer in offers])
     who = np.repeat(np.arange(len(offers)), [offer.step.size for offer in offers])
     order = np.lexsort((who, -step))
-    before = np.cumsum(count[order]) - count[order]
-    given = np.clip(wanted - before, 0, count[order])
+    before = np.cumsum(many[order]) - many[order]
+    given = np.clip(wanted - before, 0, many[order])
     return np.bincount(who[order], weights=given, minlength=len(offers)).astype(np.int64)

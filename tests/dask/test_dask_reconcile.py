@@ -11,7 +11,6 @@ from partitioned import by_node, random_hierarchy, write_cut
 import gmtree as gm
 import gmtree.dask
 
-
 # Dask calls pandas in a way that the newest pandas warns of.
 pytestmark = pytest.mark.filterwarnings("ignore:The inplace keyword")
 
@@ -82,3 +81,169 @@ def test_whole_numbers(seed, nonnegative, tmp_path):
     assert np.all(k >= np.floor(x - 1e-9))
     assert np.all(k <= np.ceil(x + 1e-9))
     np.testing.assert_array_equal(k, post.project(h.noisy, nonnegative=nonnegative, integer=True))
+
+
+# --------------------------------------------------------------------------- input
+
+
+LEAVES = pd.DataFrame(
+    {
+        "state": ["NY", "NY", "TX", "VT", "VT"],
+        "county": ["Albany", "Orange", "Orange", "Orange", "Windham"],
+        "y": [3.0, 4.0, 2.0, 1.0, 5.0],
+    }
+)
+LEVELS = ["state", "county"]
+
+
+def one_row_each(frame, path):
+    """A file whose row groups have one row: each can be a partition."""
+    path.parent.mkdir(exist_ok=True)
+    frame.to_parquet(path, index=False, row_group_size=1)
+    return str(path)
+
+
+def reconcile(leaves, tmp_path, **options):
+    options = {"levels": LEVELS, "value": "y", "out": tmp_path / "out", **options}
+    return gmtree.dask.reconcile(leaves, **options)
+
+
+def test_sort_gives_what_sorted_rows_give(tmp_path):
+    rng = np.random.default_rng(0)
+    h = random_hierarchy(rng, height=3, fanout=6)
+    mixed = h.leaves.sample(frac=1, random_state=1)
+    made = [
+        gmtree.dask.reconcile(
+            write_cut(frame, tmp_path / f"leaves{k}", rng),
+            h.levels,
+            "y",
+            nodes=h.nodes,
+            variance="s",
+            out=tmp_path / f"out{k}",
+            partition_rows=7,
+            sort=sort,
+        )
+        for k, (frame, sort) in enumerate([(h.leaves, False), (mixed, True)])
+    ]
+    close(by_node(made[1], h), by_node(made[0], h))
+
+
+def test_frames_of_dask_and_categories(tmp_path):
+    import dask.dataframe as dd
+
+    known = reconcile(LEAVES, tmp_path, nodes={"total": 20.0})
+    for k, frame in enumerate(
+        [dd.from_pandas(LEAVES, npartitions=3), LEAVES.astype({"state": "category"})]
+    ):
+        made = reconcile(frame, tmp_path, nodes={"total": 20.0}, out=tmp_path / f"out{k}")
+        assert list(made) == ["total", "state", "county"]
+        for name in made:
+            a, b = (x.table(name)["y"].to_numpy() for x in (made, known))
+            np.testing.assert_allclose(a, b, rtol=1e-14)
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        ([0, 1, 3, 4, 2], r"must be sorted by its levels; rows 3 and 4 are .*sort=True"),
+        ([1, 0, 2, 3, 4], "rows 0 and 1 are .'NY', 'Orange'. and .'NY', 'Albany'."),
+        ([0, 1, 1, 2, 3], "must have one row per leaf; rows 1 and 2 are both"),
+    ],
+)
+def test_rows_out_of_order_are_named(order, message, rows, tmp_path):
+    path = one_row_each(LEAVES.iloc[order], tmp_path / "leaves.parquet")
+    with pytest.raises(ValueError, match=message):
+        reconcile(path, tmp_path, partition_rows=rows)
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_nodes_without_leaves_are_named(rows, tmp_path):
+    path = one_row_each(LEAVES, tmp_path / "leaves.parquet")
+    for state in ("AK", "OH", "WY"):
+        states = pd.DataFrame({"state": ["NY", state], "y": [1.0, 2.0]})
+        with pytest.raises(ValueError, match=rf"nodes\['state'\]' must name .*'{state}'"):
+            reconcile(path, tmp_path, nodes={"state": states}, partition_rows=rows)
+    twice = pd.DataFrame({"state": ["NY", "NY"], "y": [1.0, 2.0]})
+    with pytest.raises(ValueError, match="must have one row per node"):
+        reconcile(path, tmp_path, nodes={"state": twice}, partition_rows=rows)
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+@pytest.mark.parametrize("gone", [[0, 1], [1, 2]])
+def test_undetermined_values_are_refused(rows, gone, tmp_path):
+    frame = LEAVES.copy()
+    frame.loc[gone, "y"] = np.nan
+    path = one_row_each(frame, tmp_path / "leaves.parquet")
+    states = pd.DataFrame({"state": ["NY"], "y": [9.0]})
+    with pytest.raises(ValueError, match=r"must determine every node|must be finite somewhere"):
+        reconcile(path, tmp_path, nodes={"state": states}, partition_rows=rows)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_one_missing_sibling_follows_from_the_others(rows, tmp_path):
+    frame = LEAVES.copy()
+    frame.loc[1, "y"] = np.nan
+    path = one_row_each(frame, tmp_path / "leaves.parquet")
+    states = pd.DataFrame({"state": ["NY"], "y": [9.0]})
+    options = {"nodes": {"state": states}, "partition_rows": rows, "nonnegative": True}
+    made = reconcile(path, tmp_path, **options)
+    np.testing.assert_allclose(made.table("county")["y"].to_numpy(), [3, 6, 2, 1, 5])
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_exact_values_that_contradict_each_other_are_refused(rows, tmp_path):
+    path = one_row_each(LEAVES, tmp_path / "leaves.parquet")
+    states = pd.DataFrame({"state": ["NY"], "y": [9.0]})
+    with pytest.raises(ValueError, match="must agree"):
+        reconcile(path, tmp_path, nodes={"state": states}, variance=0, partition_rows=rows)
+
+
+def test_large_partitions_are_found_beforehand(tmp_path, monkeypatch):
+    from gmtree.dask.engine import Engine
+
+    monkeypatch.setattr(Engine, "memory", lambda self: 100.0)
+    with pytest.raises(
+        ValueError, match="must have partitions that fit into a worker; partition 0"
+    ):
+        reconcile(LEAVES, tmp_path)
+    assert not (tmp_path / "out").exists()
+
+
+def test_results_are_never_overwritten(tmp_path):
+    made = reconcile(LEAVES, tmp_path)
+    with pytest.raises(ValueError, match="must be a new or empty folder"):
+        reconcile(LEAVES, tmp_path)
+    assert repr(made).endswith("total: 1, state: 3, county: 5)")
+    (tmp_path / "out" / "manifest.json").unlink()
+    with pytest.raises(ValueError, match="must be a folder of finished results"):
+        gmtree.dask.Levels(tmp_path / "out")
+    # A run that did not end left its mark, and another one may take its place.
+    (tmp_path / "out" / "unfinished").touch()
+    reconcile(LEAVES, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"levels": "state"}, "'levels' must be a list"),
+        ({"levels": ["state", "state"]}, "'levels' must differ"),
+        ({"value": "z"}, "'leaves' must have the column 'z'"),
+        ({"variance": -1}, "'variance' must not be negative"),
+        ({"variance": {"city": 1}}, "'variance' must be by level"),
+        ({"nodes": {"city": LEAVES}}, "'nodes' must be by level"),
+        ({"nodes": {"total": LEAVES}}, r"nodes\['total'\]' must have one row"),
+        ({"partition_rows": 0}, "'partition_rows' must be"),
+    ],
+)
+def test_wrong_arguments(options, message, tmp_path):
+    with pytest.raises((ValueError, TypeError), match=message):
+        reconcile(LEAVES, tmp_path, **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_missing_labels_and_text_for_values(tmp_path):
+    with pytest.raises(ValueError, match="'county' must have no missing labels; row 2"):
+        reconcile(LEAVES.assign(county=["a", "b", None, "c", "d"]), tmp_path)
+    with pytest.raises(TypeError, match="must have numbers in column 'y'"):
+        reconcile(LEAVES.assign(y="x"), tmp_path)

@@ -12,6 +12,7 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 # What makes an example small; none where it is small by itself.
 ARGUMENTS = {
     "census_release.py": ["--nodes", "3000"],
+    "distributed_release.py": ["--leaves", "20000", "--partitions", "4"],
     "file_system.py": [str(Path(__file__).parents[2] / "gmtree"), "--top", "3"],
 }
 

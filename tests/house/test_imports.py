@@ -28,6 +28,7 @@ LAYERS = [
     ["gmc"],
     ["frames/"],
     ["forecast/"],
+    ["dask/"],
     ["bench/"],
     ["cli/", "__init__", "__main__"],
 ]

@@ -106,3 +106,20 @@ def test_units_of_several_days_are_found():
     weeks = np.array(["2020-01-02", "2020-01-09"], "M8[7D]")
     tree = gm.Tree.from_levels(weeks)
     assert tree.node(weeks[1]) == tree.node(weeks[1].astype("M8[D]")) == 2
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64])
+def test_sorted_codes_make_the_same_tree(dtype):
+    rng = np.random.default_rng(0)
+    rows = np.unique(rng.integers(-5, 9, (300, 3)), axis=0).astype(dtype)
+    ordered = gm.Tree.from_levels(*rows.T)
+    order = rng.permutation(len(rows))
+    mixed = gm.Tree.from_levels(*rows[order].T)
+    # The same paths, whatever the numbers of the nodes are.
+    assert {ordered.path(i) for i in range(ordered.n)} == {mixed.path(i) for i in range(mixed.n)}
+    assert [ordered.path(int(i))[1:] for i in ordered.leaves] == [tuple(r) for r in rows.tolist()]
+    # Repeated rows are found on both ways.
+    with pytest.raises(ValueError, match="row 1 repeats row 0"):
+        gm.Tree.from_levels(*rows[[0, 0, 1]].T)
+    _, leaf = gm.Tree.from_records(*rows[[0, 0, 1, 2, 2]].T)
+    assert leaf.tolist() == [0, 0, 1, 2, 2]

@@ -1,0 +1,76 @@
+"""A cluster of two processes that loses a worker at every step."""
+
+from __future__ import annotations
+
+import dask
+import numpy as np
+import pytest
+from partitioned import by_node, contents, die_once, random_hierarchy, write_cut
+
+import gmtree as gm
+import gmtree.dask
+from gmtree.dask import engine, noise, tasks
+
+distributed = pytest.importorskip("distributed")
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def test_lost_workers_change_nothing(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    h = random_hierarchy(rng, height=3, fanout=8)
+    arguments = {
+        "leaves": str(write_cut(h.leaves, tmp_path / "leaves", rng, pieces=4)),
+        "levels": h.levels,
+        "value": "y",
+        "nodes": h.nodes,
+        "variance": "s",
+        "nonnegative": True,
+        "integer": True,
+        "partition_rows": 1 + len(h.leaves) // 4,
+    }
+    with dask.config.set(scheduler="synchronous"):
+        gmtree.dask.reconcile(**arguments, out=tmp_path / "calm")
+    counts = h.leaves.drop(columns=["y", "s"])
+    counts["n"] = rng.integers(0, 20, len(counts))
+    files = write_cut(counts, tmp_path / "counts", rng, pieces=4)
+
+    each = engine.Engine.each
+    killed = []
+
+    def deadly(self, label, task, work):
+        """The first task of each of these kinds takes its worker with it when it has ended."""
+        if task in (tasks.down, noise.draw):
+            flag = tmp_path / f"killed-{task.__name__}-{len(killed)}"
+            killed.append(flag)
+            work = [(str(flag), task, *args) for args in work]
+            task = die_once
+        yield from each(self, label, task, work)
+
+    monkeypatch.setattr(engine.Engine, "each", deadly)
+    settings = {"distributed.worker.daemon": False}
+    with (
+        dask.config.set(settings),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit="1GB"
+        ) as cluster,
+        distributed.Client(cluster),
+    ):
+        gmtree.dask.reconcile(**arguments, out=tmp_path / "stormy")
+        made = gmtree.dask.release(
+            str(files),
+            h.levels,
+            "n",
+            epsilon=1,
+            integer=True,
+            out=tmp_path / "public",
+            confidential=tmp_path / "secret",
+            partition_rows=1 + len(counts) // 4,
+        )
+    assert killed
+    assert all(flag.exists() for flag in killed)
+    # The same bytes as without a loss, and nothing of the interrupted tasks is left.
+    assert contents(tmp_path / "stormy") == contents(tmp_path / "calm")
+    assert gm.consistency_bias(h.tree, by_node(made, h, "n")) == 0
+    assert list(contents(tmp_path / "secret")) == ["run.json"]
+    assert made.ledger.total == 1
