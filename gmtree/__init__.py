@@ -50,13 +50,20 @@ For frames of pandas, polars and pyarrow:
     release_frame           publish the counts of a frame with differential privacy
     frames                  the module of both, with what they return
 
+For forecasters, and past one machine:
+
+    forecast                coherent forecasts, frame to frame, and classes for hierarchicalforecast
+    dask                    consistent values and releases from Parquet to Parquet on a cluster
+
 For privacy:
 
     release                 counts into consistent values with differential privacy, and a ledger
     Release                 what it returns; it can be saved, loaded, processed again and drawn
+    release_tables          the same for a table at each leaf, of which marginals are measured
+    TableRelease            what it returns
     plan                    the errors of a release before any data are looked at
     optimal_shares          how to divide the budget among the levels
-    privacy                 exact noise, ledgers, conversions; seeded noise for tests
+    privacy                 exact noise, ledgers, accounts, conversions; seeded noise for tests
 
 For the paper and its experiments:
 
@@ -65,8 +72,8 @@ For the paper and its experiments:
     queries                 node and range queries, and their errors
     datasets                Census2010, NYCTaxi and SynData, or look-alikes of the same shape
 
-On the command line: ``gmtree demo``, ``gmtree release``, ``gmtree consistent``, ``gmtree info``,
-``gmtree warm``, ``gmtree bench``.
+On the command line: ``gmtree demo``, ``gmtree release``, ``gmtree account``, ``gmtree consistent``,
+``gmtree info``, ``gmtree warm``, ``gmtree bench``.
 """
 
 from importlib import import_module as _import_module
