@@ -52,8 +52,8 @@ For frames of pandas, polars and pyarrow:
 
 For forecasters, and past one machine:
 
-    forecast                coherent forecasts, frame to frame, and classes for hierarchicalforecast
-    dask                    consistent values and releases from Parquet to Parquet on a cluster
+    forecast                forecasts that add up, frame to frame or in hierarchicalforecast
+    dask                    consistent values and releases past one machine, on Dask
 
 For privacy:
 
@@ -72,8 +72,8 @@ For the paper and its experiments:
     queries                 node and range queries, and their errors
     datasets                Census2010, NYCTaxi and SynData, or look-alikes of the same shape
 
-On the command line: ``gmtree demo``, ``gmtree release``, ``gmtree account``, ``gmtree consistent``,
-``gmtree info``, ``gmtree warm``, ``gmtree bench``.
+On the command line: ``gmtree demo``, ``gmtree release``, ``gmtree account``,
+``gmtree consistent``, ``gmtree info``, ``gmtree warm``, ``gmtree bench``.
 """
 
 from importlib import import_module as _import_module
