@@ -29,7 +29,7 @@ from gmtree.bench.forecast import forecasts, structure_of
 from gmtree.forecast import reconcile
 leaves = int(sys.argv[1])
 structure = structure_of(leaves)
-frame = forecasts(structure.labels)
+frame = forecasts(structure)
 found = reconcile(frame, structure, method="wls_struct", level=[80, 95])
 assert len(found) == len(frame)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
@@ -100,15 +100,23 @@ def structure_of(leaves: int) -> Any:
     return Structure(frame, spec=SPEC)
 
 
-def forecasts(labels: np.ndarray) -> Any:
-    """Base forecasts with bounds."""
+def base_forecasts(structure: Any, steps: int) -> np.ndarray:
+    """Counts of about five for each shop and month, and their sums, each with an error of its own.
+
+    Nearly a third of the forecasts of shops are negative.
+    """
+    rng = np.random.default_rng(1)
+    truth = rng.poisson(5, (structure.n_leaves, steps)).astype(float)
+    return structure.aggregate(truth) + rng.normal(0, 10, (structure.n, steps))
+
+
+def forecasts(structure: Any) -> Any:
+    """A frame of base forecasts with bounds."""
     import pandas as pd
 
-    rng = np.random.default_rng(1)
-    rows = labels.size * STEPS
-    frame = pd.DataFrame({"unique_id": pd.Series(labels).repeat(STEPS).to_numpy()})
-    frame["ds"] = np.tile(_months(), labels.size)
-    frame["model"] = rng.normal(5, 10, rows)
+    frame = pd.DataFrame({"unique_id": pd.Series(structure.labels).repeat(STEPS).to_numpy()})
+    frame["ds"] = np.tile(_months(), structure.n)
+    frame["model"] = base_forecasts(structure, STEPS).ravel()
     frame["model-lo-90"] = frame["model"] - 8
     frame["model-hi-90"] = frame["model"] + 8
     return frame
@@ -131,7 +139,7 @@ def strict(table: Table, share: float, times: int, full: bool) -> Iterator[Check
     from gmtree.forecast import aggregate, reconcile
 
     bottom = bottom_frame(max(200, int(LEAVES * share)))
-    frame = forecasts(structure_of(bottom.shop.nunique()).labels)
+    frame = forecasts(structure_of(bottom.shop.nunique()))
     found: dict[str, np.ndarray] = {}
 
     def ours() -> None:
@@ -165,7 +173,7 @@ def nonnegative(table: Table, share: float, times: int, full: bool) -> Iterator[
 
     def data(leaves: int, steps: int) -> tuple[Any, np.ndarray]:
         structure = structure_of(leaves)
-        return structure, np.random.default_rng(1).normal(5, 10, (structure.n, steps))
+        return structure, base_forecasts(structure, steps)
 
     structure, y = data(max(200, int(LARGE * share)), STEPS)
     S, n = structure.matrix, structure.n
