@@ -187,6 +187,8 @@ def test_invariants_need_no_query_of_totals():
     r = gm.release_tables(TREE, COUNTS, axes=AXES, queries=[("sex", "age")], rho=1,
                           invariants=[Level(1)])  # fmt: skip
     assert r.queries == (("sex", "age"), ())
+    # No noise is spent on totals that nobody asked for.
+    assert [line.nodes for line in r.ledger.levels if line.query == ()] == [0, 0, 0]
     assert r.marginal(())[TREE.root] == pytest.approx(COUNTS.sum(), abs=1e-6)
 
 
@@ -429,6 +431,7 @@ WRONG = {
     "text": ({"queries": "sex"}, "'queries' must be a sequence"),
     "axes": ({"axes": {1: 2, "age": 3}}, "'axes' must have text as names"),
     "shares": ({"shares": {(): 1}}, "'shares' must have every query"),
+    "total": ({"shares": {("sex",): 1, ("sex", "age"): 1}}, r"every query; \(\) is missing"),
     "levels": ({"shares": {q: [1, 2] for q in QUERIES}}, r"one per level \(3\)"),
     "other": ({"shares": dict.fromkeys([*QUERIES, ("age",)], 1)}, "queries that are measured"),
     "negative": ({"shares": dict.fromkeys(QUERIES, -1)}, "'shares' must not be negative"),
