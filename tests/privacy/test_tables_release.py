@@ -296,6 +296,17 @@ def test_errors_and_intervals_in_simulation(monkeypatch, terms):
     assert 0.9 <= np.mean(inside) <= 0.985
 
 
+@pytest.mark.parametrize("rho", ["1/1000", "1/50", "1/10", 1, 3, 100, 10**6])
+@pytest.mark.parametrize("tree", [gm.shapes.chain(1), gm.shapes.chain(3), gm.shapes.star(4)])
+def test_intervals_for_any_noise(tree, rho):
+    counts = np.full((tree.n_leaves, 2), 7)
+    r = gm.release_tables(tree, counts, axes={"a": 2}, queries=[(), ("a",)], rho=rho)
+    for level in (0.01, 0.5, 0.999):
+        low, high = r.interval(("a",), level)
+        assert np.isfinite(low).all()
+        assert (high > low).all()
+
+
 def test_plan_and_release_tell_the_same_errors(seeded):
     shares = {(): 1, ("sex",): [0, 1, 2], ("age", "sex"): "1/2"}
     plan = gm.plan(TREE, axes=AXES, queries=QUERIES, shares=shares, rho=2)
