@@ -151,7 +151,8 @@ class Account:
     system on a file beside the account (``.NAME.lock``): keep both on a local disk.
 
     *What it cannot see*: releases that are not charged to it, copies of its file, and whether the
-    people are the same.
+    people are the same. Invariants and what else a release publishes without noise are outside its
+    guarantee, and cost nothing here; an entry tells how many there were.
 
     Examples
     --------

@@ -100,8 +100,9 @@ def widest(
     """
     step = np.minimum(np.sqrt(variance / least_variance), 1.0)
     excess, found = _quantiles_by_kurtosis(level)
-    possible = excess <= min(kurtosis, _LARGEST_KURTOSIS)
-    factor = max(found[possible].max(), float(np.interp(kurtosis, excess, found)))
+    # That of nearly normal noise may be rounded below 0.
+    largest = min(max(kurtosis, 0.0), _LARGEST_KURTOSIS)
+    factor = max(found[excess <= largest].max(), float(np.interp(largest, excess, found)))
     return factor * np.sqrt(variance + step**2 / 12) + step / 2
 
 

@@ -135,7 +135,7 @@ class Ledger:
         lengths = dict(self.axes)
         queries = tuple(line.query or () for line in self.levels if line.level == 1)
         cells = tuple(math.prod(lengths[axis] for axis in query) for query in queries)
-        return Workload(self.axes, queries, cells)
+        return Workload(self.axes, queries, cells, len(queries))
 
     def epsilon(self, delta: Any = None) -> float | Fraction:
         """The epsilon for which (epsilon, delta)-differential privacy holds.
@@ -398,6 +398,7 @@ _SUMS = {
     "add_remove": "worst path from the root to a leaf",
     "change_one": "worst two leaves, nodes above both aside",
     "tables": "worst two cells of the same or of two leaves",
+    "person": "worst choice of a person's leaves, level by level",
 }
 _SHOWN = 10
 
@@ -419,6 +420,8 @@ def _describe(ledger: Ledger) -> str:
     ]
     total = short(ledger.total, up=True)
     kind = "tables" if ledger.axes and ledger.neighbors == "change_one" else ledger.neighbors
+    if ledger.measure == "rho" and ledger.max_per_leaf is not None:
+        kind = "person"
     sums = [f"  total ({_SUMS[kind]}): {total}"]
     budget = f"budget {short(ledger.budget, up=True)}"
     if ledger.target is not None:

@@ -199,7 +199,7 @@ def _add_noise(
         nodes = np.flatnonzero(chosen)
         for start in range(0, nodes.size, rows):
             part = nodes[start : start + rows]
-            out[part] += sample(scale, (part.size, *out.shape[1:]))
+            out[part] += sample(scale, part.size if out.ndim == 1 else (part.size, out.shape[1]))
 
 
 # --------------------------------------------------------------------------- arguments

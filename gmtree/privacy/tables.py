@@ -79,7 +79,8 @@ def release_tables(
         Relative shares of the budget: for each query one number for all levels, or one per level,
         the root's first. 0 is not measured. Default: all equal. See :func:`optimal_shares`.
     invariants : sequence, optional
-        Nodes or levels whose *totals* are published exactly, as in :func:`gmtree.release`.
+        Nodes or levels whose *totals* are published exactly, as in :func:`gmtree.release`. If
+        ``()`` is not among the queries, other totals are not measured.
     nonnegative, integer : bool
         Tables without negative cells, and of whole numbers with exact sums up the tree.
     max_count : int, optional

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -34,11 +34,14 @@ class Workload:
         Tuples of names of axes; (None,) where nodes have no tables.
     cells : tuple of int
         Sizes of the queries' tables.
+    asked : int
+        How many of the queries were asked for; a last one may be the total, for invariants only.
     """
 
     axes: tuple[tuple[str, int], ...] | None
     queries: tuple[TableQuery | None, ...]
     cells: tuple[int, ...]
+    asked: int
 
     @classmethod
     def of(cls, axes: Any, queries: Any) -> Workload:
@@ -53,13 +56,13 @@ class Workload:
         for _ in found.by_query("queries", _Listed(names)):
             pass  # Refuses names that are no axes, and queries that come twice.
         cells = tuple(math.prod(found.names[axis] for axis in name) for name in names)
-        return cls(tuple(found.names.items()), names, cells)  # type: ignore[arg-type]
+        return cls(tuple(found.names.items()), names, cells, len(names))  # type: ignore[arg-type]
 
     def with_total(self) -> Workload:
-        """The same with the query of the total, for invariants, if there is no such query."""
+        """The same with a place for exact totals, if there is none; others are not measured."""
         if () in self.queries:
             return self
-        return Workload(self.axes, (*self.queries, ()), (*self.cells, 1))
+        return replace(self, queries=(*self.queries, ()), cells=(*self.cells, 1))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -95,8 +98,9 @@ class Workload:
 
     def shares(self, tree: Tree, given: Any) -> list[Fraction]:
         """Relative shares by level and query; all equal by default."""
+        asked = self.queries[: self.asked]
         if given is None:
-            return [Fraction(1)] * (tree.height * len(self.queries))
+            given = dict.fromkeys(asked, 1)
         if not isinstance(given, Mapping):
             check.fail_type("shares", f"must be a mapping from queries, not {given!r}.")
         sets = {frozenset(query or ()): k for k, query in enumerate(self.queries)}
@@ -107,13 +111,13 @@ class Workload:
                 check.fail("shares", f"must belong to queries that are measured, not {query!r}.")
             for row, share in zip(table, _by_level(tree, query, value), strict=True):
                 row[k] = share
-        for query in self.queries:
-            if query and frozenset(query) not in {frozenset(name) for name in given}:
+        for query in asked:
+            if frozenset(query or ()) not in {frozenset(name) for name in given}:
                 check.fail("shares", f"must have every query; {query!r} is missing.")
         return [share for row in table for share in row]
 
 
-PLAIN = Workload(None, (None,), (1,))
+PLAIN = Workload(None, (None,), (1,), 1)
 
 
 class _Listed(dict):

@@ -221,7 +221,9 @@ def test_rows_are_not_dropped_where_their_number_is_public(folder, capsys):
         (("--rho", "1", "--delta", "0"), "out.csv", "'delta' must be above 0 and below 1"),
         (("--rho", "1", "--delta", "1"), "out.csv", "'delta' must be above 0 and below 1"),
         (("--rho", "1", "--delta", "x"), "out.csv", "'delta' must be a number"),
-        (("--delta", "1e-6"), "out.csv", "--delta goes with --rho"),
+        (("--person", "who"), "out.csv", "--person goes without --count"),
+        (("--max-leaves", "2"), "out.csv", "'max_leaves' must be None without 'person'"),
+        (("--account", "none.json"), "out.csv", "must be the file of a privacy account"),
         ((), "none/out.csv", "'OUT' must be in a folder that exists"),
     ],
 )

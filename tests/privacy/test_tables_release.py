@@ -187,6 +187,8 @@ def test_invariants_need_no_query_of_totals():
     r = gm.release_tables(TREE, COUNTS, axes=AXES, queries=[("sex", "age")], rho=1,
                           invariants=[Level(1)])  # fmt: skip
     assert r.queries == (("sex", "age"), ())
+    # No noise is spent on totals that nobody asked for.
+    assert [line.nodes for line in r.ledger.levels if line.query == ()] == [0, 0, 0]
     assert r.marginal(())[TREE.root] == pytest.approx(COUNTS.sum(), abs=1e-6)
 
 
@@ -292,6 +294,17 @@ def test_errors_and_intervals_in_simulation(monkeypatch, terms):
         assert found == pytest.approx(expected, rel=0.25)
         assert expected < noises[q][nodes].mean() * 1.1
     assert 0.9 <= np.mean(inside) <= 0.985
+
+
+@pytest.mark.parametrize("rho", ["1/1000", "1/50", "1/10", 1, 3, 100, 10**6])
+@pytest.mark.parametrize("tree", [gm.shapes.chain(1), gm.shapes.chain(3), gm.shapes.star(4)])
+def test_intervals_for_any_noise(tree, rho):
+    counts = np.full((tree.n_leaves, 2), 7)
+    r = gm.release_tables(tree, counts, axes={"a": 2}, queries=[(), ("a",)], rho=rho)
+    for level in (0.01, 0.5, 0.999):
+        low, high = r.interval(("a",), level)
+        assert np.isfinite(low).all()
+        assert (high > low).all()
 
 
 def test_plan_and_release_tell_the_same_errors(seeded):
@@ -429,6 +442,7 @@ WRONG = {
     "text": ({"queries": "sex"}, "'queries' must be a sequence"),
     "axes": ({"axes": {1: 2, "age": 3}}, "'axes' must have text as names"),
     "shares": ({"shares": {(): 1}}, "'shares' must have every query"),
+    "total": ({"shares": {("sex",): 1, ("sex", "age"): 1}}, r"every query; \(\) is missing"),
     "levels": ({"shares": {q: [1, 2] for q in QUERIES}}, r"one per level \(3\)"),
     "other": ({"shares": dict.fromkeys([*QUERIES, ("age",)], 1)}, "queries that are measured"),
     "negative": ({"shares": dict.fromkeys(QUERIES, -1)}, "'shares' must not be negative"),
