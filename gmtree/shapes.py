@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date
-from typing import Any
 
 import numpy as np
 
 from gmtree import _validate as check
 from gmtree._memory import refuse_large_tree
+from gmtree.labels.columns import listed_names
 from gmtree.tree import Tree
 
 
@@ -233,7 +233,7 @@ def calendar(start: str, stop: str, levels: Sequence[str] = ("year", "quarter", 
     >>> gm.shapes.calendar("2024-01-01", "2026-01-01", ("month", "day")).n
     756
     """
-    wanted = _listed_periods(levels)
+    wanted = [levels] if isinstance(levels, str) else listed_names("levels", levels)
     if not wanted:
         check.fail("levels", "must name at least one period.")
     for level in wanted:
@@ -253,13 +253,6 @@ def calendar(start: str, stop: str, levels: Sequence[str] = ("year", "quarter", 
     names = [_period(level, days) for level in wanted]
     _, first = np.unique(names[-1], return_index=True)
     return Tree.from_levels(*(name[np.sort(first)] for name in names), levels=wanted)
-
-
-def _listed_periods(levels: Any) -> list[str]:
-    given = (levels,) if isinstance(levels, str) else levels
-    if not isinstance(given, Sequence) or not all(isinstance(level, str) for level in given):
-        check.fail_type("levels", f"must be a list of periods such as 'month', not {levels!r}.")
-    return list(given)
 
 
 def _days(start: str, stop: str) -> np.ndarray:

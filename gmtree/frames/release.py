@@ -14,8 +14,7 @@ from gmtree.labels.distinct import by_sorted_label, factorize
 from gmtree.labels.levels import from_levels, read_levels
 from gmtree.labels.locate import locate
 from gmtree.labels.table import kind_of
-from gmtree.privacy.allocation import LEAVES_FROM_RECORDS
-from gmtree.privacy.budget import Enforced, sequence
+from gmtree.privacy.budget import Enforced
 from gmtree.privacy.people import bounds_of, hash_labels, kept_records
 from gmtree.privacy.release import Release, release
 from gmtree.tree import Tree
@@ -61,7 +60,7 @@ def release_frame(
         for each, or a tree with these levels. Leaves that `frame` does not have count 0.
     leaves_are_public : bool
         Make the tree of the leaves in `frame` instead: say so only if everyone may know which
-        leaves have a row.
+        leaves have a row. The ledger names that as outside the guarantee.
     ignore_unknown : bool
         Leave out rows whose leaf is not in `tree`, rather than to refuse them.
     **options
@@ -106,7 +105,6 @@ def release_frame(
         person is not None, max_contributions, max_leaves, max_per_leaf, options.get("neighbors")
     )
     whose = None if person is None else _whose(frame, person)
-    public = tree is None
     if tree is None:
         if not leaves_are_public:
             check.fail(
@@ -147,9 +145,6 @@ def release_frame(
             check.fail("frame", "must have each leaf once where 'count' is given; some come twice.")
         total = np.zeros(tree.n_leaves, counts.dtype)
         total[leaf] = counts
-    if public:
-        more = sequence("outside", options.get("outside", ()), "sentences")
-        options["outside"] = [*more, LEAVES_FROM_RECORDS]
     most = bounds.records
     options["max_contributions"] = most if person is None else Enforced(most)
     options["max_per_leaf"] = None if max_per_leaf is None else min(bounds.per_leaf, most)

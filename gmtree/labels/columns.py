@@ -7,7 +7,7 @@ Nothing is imported here: whoever hands over a column of a library has loaded th
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -167,7 +167,11 @@ def column_names(frame: Any) -> list[Any]:
 
 def listed_names(argument: str, x: Any) -> list[Any]:
     """Names of columns in a given order, which a set does not have."""
-    if isinstance(x, (str, bytes, Set)) or not isinstance(x, Iterable) or _has_shape(x, but=1):
+    if (
+        isinstance(x, (str, bytes, set, frozenset))
+        or not isinstance(x, Iterable)
+        or _has_shape(x, but=1)
+    ):
         fail_type(argument, f"must be a list of column names, not {x!r}.")
     names = list(x)
     for name in names:

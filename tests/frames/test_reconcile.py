@@ -255,3 +255,15 @@ def test_bars_of_frames_are_measured():
     assert sum("from_levels" in claim for claim in claims) == 9
     assert any("pivot" in claim for claim in claims)
     assert report.is_right
+
+
+def test_leaves_taken_from_the_rows_are_named_outside_the_guarantee():
+    frame = pd.DataFrame(by_leaf())
+    made = gm.release_frame(frame, LEVELS, count="x", epsilon=1, leaves_are_public=True)
+    assert made.ledger.outside == (gm.privacy.LEAVES_FROM_RECORDS,)
+    more = {"outside": ["The weather."], "leaves_are_public": True}
+    made = gm.release_frame(frame, LEVELS, count="x", epsilon=1, **more)
+    assert made.ledger.outside == ("The weather.", gm.privacy.LEAVES_FROM_RECORDS)
+    public = pd.DataFrame(LEAVES)
+    made = gm.release_frame(frame, LEVELS, count="x", epsilon=1, tree=public)
+    assert made.ledger.outside == ()

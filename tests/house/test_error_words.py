@@ -79,6 +79,15 @@ FIRST_OFFENDER = {
         lambda: gm.GenerationMatrix(SHUFFLED, node=[1, 3, 3, 1, 3]).left_eigenvector(1),
         "nodes 1 and 2 both have weight 3",
     ),
+    "contradictions": (
+        lambda: gm.consistent(SHUFFLED, [1, 1, 5, 1, 9], variance=[0] * 5),
+        "node 2 is 5.0 but its children add up to 2.0",
+    ),
+    "variances": (lambda: gm.Consistency(SHUFFLED, [1, -1, 1, -2, 1]), "node 1 has -1"),
+    "variances of levels": (
+        lambda: gm.Consistency(SHUFFLED, {"level": [1, -1, -2]}),
+        "level 2 has -1",
+    ),
     "masked columns": (
         lambda: SHUFFLED.restrict(np.ma.masked_equal([[1, 1]] * 3 + [[1, 0]] * 2, 0)),
         "entry 3, 1 is masked",

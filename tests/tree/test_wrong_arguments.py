@@ -134,6 +134,7 @@ def test_names_of_columns_come_in_an_order():
     rows = {"state": ["a", "b"], "town": ["x", "y"]}
     assert gm.Tree.from_levels(rows, levels=("state", "town")).n == 5
     assert gm.Tree.from_levels(rows, levels=np.array(["state", "town"])).n == 5
+    assert gm.Tree.from_levels(rows, levels=rows.keys()).n == 5
     for levels in ({"state", "town"}, "state", 3, np.array(3), np.ones((2, 2)), b"state"):
         with pytest.raises(TypeError, match="Argument 'levels' must be"):
             gm.Tree.from_levels(rows, levels=levels)
