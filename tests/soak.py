@@ -47,14 +47,14 @@ LONGEST = 900.0
 class Problem:
     """A random tree with values, counts and variances, and what must hold of everything."""
 
-    def __init__(self, seed: int, most: int) -> None:
+    def __init__(self, seed: int, most: int, least: int = 2) -> None:
         import numpy as np
         from trees import named_shapes
 
         import gmtree as gm
 
         self.rng = rng = np.random.default_rng(seed)
-        n = int(np.exp(rng.uniform(np.log(2), np.log(most))))
+        n = int(np.exp(rng.uniform(np.log(least), np.log(most))))
         shapes = named_shapes(n, seed % 1000)
         self.shape = str(rng.choice(sorted(shapes)))
         self.tree = tree = shapes[self.shape]
@@ -249,11 +249,11 @@ def memory(seed: int, end: float) -> None:
     while time.monotonic() < end or not outcomes:
         seed += 1
         pages = int(Path("/proc/self/statm").read_text().split()[0])
-        left = chance.randrange(2, 400) * 2**20
+        left = int(2 ** chance.uniform(20, 28))
         limit = pages * resource.getpagesize() + left
         resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
         try:
-            Problem(seed, most=10 * LARGE).check()
+            Problem(seed, most=10 * LARGE, least=LARGE).check()
             outcomes["right"] += 1
         except MemoryError:
             outcomes["MemoryError"] += 1
