@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gmtree._kernels.labels import factorize as factorize_integers
-from gmtree._kernels.labels import factorize_texts
+from gmtree._kernels.labels import factorize as factorize_by_hash
+from gmtree._kernels.labels import hash_texts
 from gmtree._kernels.order import first_repeat
 from gmtree._validate import array, fail, fail_type, index_dtype, shown
 
@@ -129,10 +129,9 @@ def _is_hashable(label: Any) -> bool:
 def _factorize_texts(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """`factorize` for numpy's texts, none of which is missing."""
     texts = _characters(labels)
-    dtype = index_dtype(labels.size)
-    codes, first = np.empty((2, labels.size), dtype)
-    distinct = factorize_texts(_readonly(texts), _empty_table(labels.size, dtype), codes, first)
-    return codes, first[:distinct].astype(np.int64)
+    hashes = np.empty(labels.size, np.uint64)
+    hash_texts(texts, hashes)
+    return _number(texts, hashes)
 
 
 def _as_texts(labels: list[Any]) -> np.ndarray | None:
@@ -147,26 +146,23 @@ def _as_texts(labels: list[Any]) -> np.ndarray | None:
 def _characters(labels: np.ndarray) -> np.ndarray:
     """The characters of numpy's texts as numbers, one row per text."""
     own = np.ascontiguousarray(labels, labels.dtype.newbyteorder("="))
-    return own.view(np.uint32).reshape(labels.size, own.dtype.itemsize // 4)
-
-
-def _readonly(a: np.ndarray) -> np.ndarray:
-    view = a.view()
-    view.flags.writeable = False
-    return view
-
-
-def _empty_table(n: int, dtype: Any) -> np.ndarray:
-    """An open-addressing table for n keys, at most half full."""
-    return np.full(1 << max(4, (2 * n - 1).bit_length()), -1, dtype)
+    characters = own.view(np.uint32).reshape(labels.size, own.dtype.itemsize // 4)
+    # Kernels meet one kind of array, which the caller may have frozen or not.
+    characters.flags.writeable = False
+    return characters
 
 
 def factorize_keys(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """`factorize` for 64-bit integer keys."""
-    dtype = index_dtype(keys.size)
-    codes = np.empty(keys.size, dtype)
-    first = np.empty(keys.size, dtype)
-    distinct = factorize_integers(keys, _hash(keys), _empty_table(keys.size, dtype), codes, first)
+    return _number(keys, _hash(keys))
+
+
+def _number(keys: np.ndarray, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`factorize` for numbers, or rows of numbers, with their hashes."""
+    n, dtype = hashes.size, index_dtype(hashes.size)
+    table = np.full(1 << max(4, (2 * n - 1).bit_length()), -1, dtype)
+    codes, first = np.empty(n, dtype), np.empty(n, dtype)
+    distinct = factorize_by_hash(keys, hashes, table, codes, first)
     return codes, first[:distinct].astype(np.int64)
 
 
