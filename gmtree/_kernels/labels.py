@@ -2,20 +2,20 @@
 
 import numpy as np
 
-from gmtree._kernels._jit import kernel
+from gmtree._kernels._jit import helper, kernel
 
 
 @kernel
 def factorize(keys, hashes, table, codes, first):
     """codes[k] = number of keys[k] among the distinct keys; returns how many there are.
 
-    `first[c]` becomes the row where code c appeared first. `table` holds -1 and its length is
-    a power of two above the number of keys: open addressing with linear probing, from where the
-    lowest bits of a key's hash say.
+    A key is a number, or a row of them. `first[c]` becomes the row where code c appeared first.
+    `table` holds -1 and its length is a power of two above the number of keys: open addressing with
+    linear probing, from where the lowest bits of a key's hash say.
     """
     mask = np.uint64(table.size - 1)
     distinct = 0
-    for k in range(keys.size):
+    for k in range(hashes.size):
         slot = hashes[k] & mask
         while True:
             code = table[slot]
@@ -25,8 +25,34 @@ def factorize(keys, hashes, table, codes, first):
                 codes[k] = distinct
                 distinct += 1
                 break
-            if keys[first[code]] == keys[k]:
+            if _are_equal(keys, first[code], k):
                 codes[k] = code
                 break
             slot = (slot + np.uint64(1)) & mask
     return distinct
+
+
+@helper
+def _are_equal(keys, a, b):
+    """Whether keys a and b are the same."""
+    if keys.ndim == 1:
+        return keys[a] == keys[b]
+    j = 0
+    while j < keys.shape[1] and keys[a, j] == keys[b, j]:
+        j += 1
+    return j == keys.shape[1]
+
+
+@kernel
+def hash_texts(texts, hashes):
+    """Hash of each row of characters, up to the first zero: shorter texts end in zeros."""
+    factor = np.uint64(0x9E3779B97F4A7C15)
+    for k in range(np.uint64(hashes.size)):
+        h = np.uint64(0)
+        for j in range(np.uint64(texts.shape[1])):
+            if texts[k, j] == 0:
+                break
+            h = (h ^ np.uint64(texts[k, j])) * factor
+        # The product carries bits upward; the shifts bring them down again.
+        h = (h ^ (h >> np.uint64(29))) * factor
+        hashes[k] = h ^ (h >> np.uint64(32))

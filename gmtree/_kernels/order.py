@@ -1,12 +1,14 @@
 """From a parent array to heights and the canonical order, in linear time without recursion.
 
-Most of these look at the caller's parent array before it is known to be a tree. There -1 stands for
-"no parent", so they take signed numbers, unlike all other kernels.
+Kernels that look at the caller's parent array before it is known to have one root take signed
+numbers, where -1 stands for "no parent". The others take unsigned ones as all kernels do, where -1
+is the largest number.
 """
 
 import numpy as np
 
 from gmtree._kernels._jit import kernel
+from gmtree._kernels._shared import ONE
 
 
 @kernel
@@ -101,24 +103,25 @@ def heights_any_order(parent, child_count, pending, queue, height):
     `pending` holds the counts of internal children and is used up. Returns how many nodes were
     reached: the rest lie on a cycle, and are those with pending > 0.
     """
-    tail = 0
-    for i in range(parent.size):
+    n = np.uint64(parent.size)
+    tail = np.uint64(0)
+    for i in range(n):
         if child_count[i] > 0 and pending[i] == 0:
             queue[tail] = i
             height[i] = 2
-            tail += 1
-    head = 0
+            tail += ONE
+    head = np.uint64(0)
     while head < tail:
         i = queue[head]
-        head += 1
+        head += ONE
         p = parent[i]
-        if p >= 0:
-            pending[p] -= 1
+        if p < n:
+            pending[p] -= ONE
             if pending[p] == 0:
                 # The last child to leave the queue is a highest one.
-                height[p] = height[i] + 1
+                height[p] = height[i] + ONE
                 queue[tail] = p
-                tail += 1
+                tail += ONE
     return tail
 
 
@@ -139,16 +142,18 @@ def group_internal(parent, child_count, end, child):
     On entry `end` holds the numbers of internal children, on return the places in `child`
     where the children of each node end.
     """
-    total = 0
-    for i in range(end.size):
+    n = np.uint64(parent.size)
+    total = np.uint64(0)
+    for i in range(n):
         count = end[i]
         end[i] = total
         total += count
-    for i in range(parent.size):
-        if child_count[i] > 0 and parent[i] >= 0:
-            p = parent[i]
-            child[end[p]] = i
-            end[p] += 1
+    for i in range(n):
+        p = parent[i]
+        if child_count[i] > 0 and p < n:
+            place = end[p]
+            child[place] = i
+            end[p] = place + ONE
 
 
 @kernel
@@ -161,13 +166,14 @@ def order_internal(
     position where height k + 1 begins and is used up.
     """
     order[0] = root
-    for r in range(n_internal):
+    for r in range(np.uint64(n_internal)):
         i = order[r]
-        for k in range(end[i] - inner_count[i], end[i]):
+        stop = np.uint64(end[i])
+        for k in range(stop - np.uint64(inner_count[i]), stop):
             c = child[k]
-            h = height[c] - 1
+            h = height[c] - ONE
             place = cursor[h]
-            cursor[h] = place + 1
+            cursor[h] = place + ONE
             order[place] = c
             position_parent[place] = r
 
@@ -175,18 +181,20 @@ def order_internal(
 @kernel
 def order_leaves(parent, child_count, inner_count, n_internal, next_place, order, position_parent):
     """Put each leaf among those of its parent: leaves come by the position of the parent."""
-    place = n_internal
-    for r in range(n_internal):
+    place = np.uint64(n_internal)
+    for r in range(np.uint64(n_internal)):
         i = order[r]
         next_place[i] = place
-        for _ in range(child_count[i] - inner_count[i]):
+        stop = place + np.uint64(child_count[i]) - np.uint64(inner_count[i])
+        while place < stop:
             position_parent[place] = r
-            place += 1
-    for i in range(parent.size):
+            place += ONE
+    for i in range(np.uint64(parent.size)):
         if child_count[i] == 0:
             p = parent[i]
-            order[next_place[p]] = i
-            next_place[p] += 1
+            place = np.uint64(next_place[p])
+            next_place[p] = place + ONE
+            order[place] = i
 
 
 @kernel

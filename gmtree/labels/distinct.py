@@ -8,9 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from gmtree._kernels.labels import factorize as factorize_integers
+from gmtree._kernels.labels import factorize as factorize_by_hash
+from gmtree._kernels.labels import hash_texts
 from gmtree._kernels.order import first_repeat
 from gmtree._validate import array, fail, fail_type, index_dtype, shown
+
+# Numpy keeps all texts of an array in the space of the longest, four bytes for each character.
+LONGEST_TEXT = 32
 
 
 def column(argument: str, x: Any) -> np.ndarray:
@@ -84,28 +88,81 @@ def factorize(argument: str, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray
     """
     if labels.dtype.kind in "iubfmM" and labels.dtype.itemsize <= 8:
         return _factorize_numbers(labels)
-    codes = np.empty(labels.size, dtype=index_dtype(labels.size))
-    first: list[int] = []
-    seen: dict[Any, int] = {}
-    for k, label in enumerate(labels.tolist()):
-        try:
-            code = seen.get(label, -1)
-        except TypeError:
-            fail_type(argument, f"must hold hashable labels; row {k} is {label!r}.")
-        if code < 0 and not is_missing(label):
-            code = seen[label] = len(first)
-            first.append(k)
-        codes[k] = code
-    return codes, np.array(first, dtype=np.int64)
+    if labels.dtype.kind == "U" and labels.dtype.itemsize:
+        return _factorize_texts(labels)
+    objects = labels.tolist()
+    texts = _as_texts(objects) if labels.dtype == object else None
+    return _factorize_objects(argument, objects) if texts is None else _factorize_texts(texts)
+
+
+def _factorize_objects(argument: str, labels: list[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """`factorize` by Python's own hashing, with no step of Python's for each row."""
+    n, dtype = len(labels), index_dtype(len(labels))
+    try:
+        distinct = dict.fromkeys(labels)
+    except TypeError:
+        k = next(k for k, label in enumerate(labels) if not _is_hashable(label))
+        fail_type(argument, f"must hold hashable labels; row {k} is {labels[k]!r}.")
+    present = 0
+    for label in distinct:
+        if type(label) is not str and is_missing(label):
+            distinct[label] = -1
+        else:
+            distinct[label] = present
+            present += 1
+    codes = np.fromiter(map(distinct.__getitem__, labels), dtype, n)
+    first = np.empty(present, np.int64)
+    # Of several rows with one code the last to be written counts, which is the first row.
+    rows = np.flatnonzero(codes >= 0)[::-1]
+    first[codes[rows]] = rows
+    return codes, first
+
+
+def _is_hashable(label: Any) -> bool:
+    try:
+        hash(label)
+    except TypeError:
+        return False
+    return True
+
+
+def _factorize_texts(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`factorize` for numpy's texts, none of which is missing."""
+    texts = _characters(labels)
+    hashes = np.empty(labels.size, np.uint64)
+    hash_texts(texts, hashes)
+    return _number(texts, hashes)
+
+
+def _as_texts(labels: list[Any]) -> np.ndarray | None:
+    """Labels as numpy's texts if all are short ones, which are quicker to hash and to sort."""
+    if set(map(type, labels)) != {str} or max(map(len, labels)) > LONGEST_TEXT:
+        return None
+    # Numpy takes zeros at the end of a text for padding, and has no texts without characters.
+    has_zeros = "\0" in "".join(labels)
+    return None if has_zeros or not any(labels) else np.array(labels, dtype=str)
+
+
+def _characters(labels: np.ndarray) -> np.ndarray:
+    """The characters of numpy's texts as numbers, one row per text."""
+    own = np.ascontiguousarray(labels, labels.dtype.newbyteorder("="))
+    characters = own.view(np.uint32).reshape(labels.size, own.dtype.itemsize // 4)
+    # Kernels meet one kind of array, which the caller may have frozen or not.
+    characters.flags.writeable = False
+    return characters
 
 
 def factorize_keys(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """`factorize` for 64-bit integer keys."""
-    size = 1 << max(4, (2 * keys.size - 1).bit_length())
-    dtype = index_dtype(keys.size)
-    codes = np.empty(keys.size, dtype)
-    first = np.empty(keys.size, dtype)
-    distinct = factorize_integers(keys, _hash(keys), np.full(size, -1, dtype), codes, first)
+    return _number(keys, _hash(keys))
+
+
+def _number(keys: np.ndarray, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`factorize` for numbers, or rows of numbers, with their hashes."""
+    n, dtype = hashes.size, index_dtype(hashes.size)
+    table = np.full(1 << max(4, (2 * n - 1).bit_length()), -1, dtype)
+    codes, first = np.empty(n, dtype), np.empty(n, dtype)
+    distinct = factorize_by_hash(keys, hashes, table, codes, first)
     return codes, first[:distinct].astype(np.int64)
 
 
@@ -150,12 +207,35 @@ def by_sorted_label(labels: np.ndarray, first: np.ndarray) -> np.ndarray:
     """
     distinct = labels[first]
     try:
-        order = np.argsort(distinct, kind="stable")
+        if distinct.dtype == object:
+            keys = distinct.tolist()
+            texts = _as_texts(keys)
+            if texts is not None:
+                order = _sorted_texts(texts)
+            else:
+                # Python sorts objects several times as fast as numpy.
+                order = np.array(sorted(range(first.size), key=keys.__getitem__), dtype=np.int64)
+        elif distinct.dtype.kind == "U" and distinct.dtype.itemsize:
+            order = _sorted_texts(distinct)
+        else:
+            order = np.argsort(distinct, kind="stable")
     except TypeError:
         return np.arange(first.size)
     rank = np.empty(first.size, dtype=np.int64)
     rank[order] = np.arange(first.size)
     return rank
+
+
+def _sorted_texts(labels: np.ndarray) -> np.ndarray:
+    """Order of distinct texts; where all characters fit into a byte, by eight of them at a time."""
+    characters = _characters(labels)
+    width = characters.shape[1]
+    if width > LONGEST_TEXT or (labels.size and characters.max() > 255):
+        return np.argsort(labels, kind="stable")
+    packed = np.zeros((labels.size, -(-width // 8) * 8), np.uint8)
+    packed[:, :width] = characters
+    words = packed.view(">u8").astype(np.uint64)
+    return np.lexsort(words.T[::-1])
 
 
 def distinct_labels(argument: str, labels: Any, n: int) -> np.ndarray:

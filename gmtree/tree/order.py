@@ -9,6 +9,7 @@ import numpy as np
 from gmtree import _sweep
 from gmtree import _validate as check
 from gmtree._kernels import order as kernels
+from gmtree._sweep import unsigned
 
 _CYCLE_SHOWN = 8
 
@@ -46,7 +47,8 @@ def canonical(argument: str, parent: np.ndarray, labels: np.ndarray | None) -> C
         end = inner_count.copy()
     else:
         pending = inner_count.copy()
-        reached = kernels.heights_any_order(parent, child_count, pending, child, height)
+        arrays = (unsigned(a) for a in (parent, child_count, pending, child, height))
+        reached = kernels.heights_any_order(*arrays)
         if reached < n_internal:
             first = int(np.flatnonzero(pending)[0])
             check.fail(argument, f"must have no cycle; {_describe_cycle(parent, first, labels)}.")
@@ -58,12 +60,13 @@ def canonical(argument: str, parent: np.ndarray, labels: np.ndarray | None) -> C
     np.cumsum(sizes[::-1], out=level_start[1:])
 
     order, position_parent = np.empty(n, dtype), np.full(n, -1, dtype)
-    kernels.group_internal(parent, child_count, end, child)
-    cursor = level_start[-2::-1].copy()
-    kernels.order_internal(
-        root, height, inner_count, end, child, cursor, n_internal, order, position_parent
-    )
-    kernels.order_leaves(parent, child_count, inner_count, n_internal, end, order, position_parent)
+    result = unsigned(order), unsigned(position_parent)
+    above, count, inner, ends = map(unsigned, (parent, child_count, inner_count, end))
+    kernels.group_internal(above, count, ends, unsigned(child))
+    cursor = unsigned(level_start[-2::-1].copy())
+    lists = (unsigned(height), inner, ends, unsigned(child), cursor)
+    kernels.order_internal(root, *lists, n_internal, *result)
+    kernels.order_leaves(above, count, inner, n_internal, ends, *result)
     return Canonical(order, position_parent, level_start, parents_first)
 
 

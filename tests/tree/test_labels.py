@@ -6,8 +6,11 @@ import datetime as dt
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import gmtree as gm
+from gmtree.labels import distinct
 
 
 def test_a_node_with_the_label_of_the_root_is_found_by_its_path():
@@ -123,3 +126,52 @@ def test_sorted_codes_make_the_same_tree(dtype):
         gm.Tree.from_levels(*rows[[0, 0, 1]].T)
     _, leaf = gm.Tree.from_records(*rows[[0, 0, 1, 2, 2]].T)
     assert leaf.tolist() == [0, 0, 1, 2, 2]
+
+
+# --------------------------------------------------------------------------- hashing and sorting
+
+TEXTS = st.text(st.sampled_from("ab\0é€𝄞"), max_size=3) | st.text(max_size=40)
+LABELS = TEXTS | st.none() | st.floats(-2, 2) | st.integers(-2, 2) | st.booleans()
+
+
+def factorize_slowly(labels: list) -> tuple[list[int], list[int]]:
+    """Codes in the order of first appearance, -1 where a label is missing; where each appears."""
+    seen: list = []
+    codes = []
+    for label in labels:
+        if label is not None and label == label and label not in seen:
+            seen.append(label)
+        codes.append(seen.index(label) if label in seen else -1)
+    return codes, [codes.index(c) for c in range(len(seen))]
+
+
+@given(st.lists(TEXTS) | st.lists(LABELS))
+def test_numbering_of_labels(labels):
+    a = np.empty(len(labels), dtype=object)
+    a[:] = labels
+    codes, first = distinct.factorize("child", a)
+    assert (codes.tolist(), first.tolist()) == factorize_slowly(labels)
+
+
+@given(st.lists(st.text(max_size=40)), st.sampled_from("<>"), st.sampled_from([1, 2, -1]))
+def test_numbering_of_texts_of_numpy(labels, byte_order, step):
+    a = np.array(labels, dtype=f"{byte_order}U40")[::step]
+    codes, first = distinct.factorize("child", a)
+    assert (codes.tolist(), first.tolist()) == factorize_slowly(a.tolist())
+    rank = distinct.by_sorted_label(a, first)
+    assert rank.tolist() == np.argsort(np.argsort(a[first])).tolist()
+
+
+@given(st.lists(TEXTS, unique=True) | st.lists(st.binary(max_size=9), unique=True))
+def test_sorting_of_labels(labels):
+    a = np.empty(len(labels), dtype=object)
+    a[:] = labels
+    rank = distinct.by_sorted_label(a, np.arange(a.size))
+    assert rank.tolist() == [sorted(labels).index(label) for label in labels]
+
+
+def test_texts_without_characters():
+    codes, first = distinct.factorize("child", np.array(["", ""]))
+    assert (codes.tolist(), first.tolist()) == ([0, 0], [0])
+    tree = gm.Tree.from_edges(["a", "b"], ["", "a"])
+    assert tree.labels.tolist() == ["", "a", "b"]
