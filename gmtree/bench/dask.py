@@ -37,8 +37,9 @@ MOST_IN_MEMORY = 20_000_000
 def run(settings: Settings) -> Report:
     """Measure the bars of distributed computation."""
     report = Report("dask", "Past one machine", settings.as_dict())
-    if not (find_spec("dask") and find_spec("distributed") and find_spec("pyarrow")):
-        report.notes.append("Not measured, since dask, distributed or pyarrow is missing.")
+    missing = [name for name in ("pandas", "pyarrow", "dask", "distributed") if not find_spec(name)]
+    if missing:
+        report.notes.append(f"Not measured, since {' and '.join(missing)} cannot be imported.")
         return report
     nodes = settings.size or NODES
     full = nodes >= NODES

@@ -84,8 +84,8 @@ def round_values(tree: Tree, values: Any, *, given: Mapping[int, int] | None = N
     if v.ndim != 1:
         check.fail("values", f"must be one value per node, not have shape {v.shape}.")
     check.finite("values", v)
-    _refuse_large(v, "values")
     x = np.array(v, np.float64)
+    _refuse_large(x, "values")
     for i, k in _given_numbers(tree, given):
         if not abs(k - x[i]) < 1:
             check.fail(

@@ -148,7 +148,8 @@ def write(table: Any, path: Path, labels: Sequence[str] = ()) -> None:
     hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     options: dict[str, Any] = {}
     if labels:
-        options["use_dictionary"] = list(labels[:-1])
+        # Text that we read as codes is text again for whoever reads the file.
+        options = {"use_dictionary": list(labels[:-1]), "store_schema": False}
         if arrow().types.is_integer(table.schema.field(labels[-1]).type):
             # Sorted numbers differ by little.
             options["column_encoding"] = {labels[-1]: "DELTA_BINARY_PACKED"}

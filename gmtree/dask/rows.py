@@ -44,26 +44,28 @@ def find_runs(
     differs = np.zeros(max(rows - 1, 0), bool)
     starts = []
     for name in levels:
-        step = _steps(table.column(name), name, start)
-        below = np.flatnonzero(~differs & (step < 0))
-        if below.size:
-            k = int(below[0])
+        changes, falls = _steps(table.column(name), name, start)
+        # Where a label above differs, this one may be any.
+        np.greater(falls, differs, out=falls)
+        if falls.any():
+            k = int(np.argmax(falls))
             check.fail(
                 argument,
                 f"must be sorted by its levels; rows {start + k} and {start + k + 1} are "
                 f"{label(table, levels, k)} and {label(table, levels, k + 1)}. {REMEDY}",
             )
-        differs |= step != 0
-        starts.append(np.concatenate([[0], np.flatnonzero(differs) + 1]))
+        differs |= changes
+        if name != levels[-1]:
+            starts.append(np.concatenate([[0], np.flatnonzero(differs) + 1]))
     if not differs.all():
-        k = int(np.flatnonzero(~differs)[0])
+        k = int(np.argmin(differs))
         check.fail(
             argument,
             f"must have one row per {'leaf' if leaves else 'node'}; rows {start + k} and "
             f"{start + k + 1} are both {label(table, levels, k)}.",
         )
     ends = key(table, levels, 0), key(table, levels, rows - 1)
-    return Runs(tuple(starts[:-1]), rows, *ends)
+    return Runs(tuple(starts), rows, *ends)
 
 
 def key(table: Any, levels: Sequence[str], row: int) -> Key:
@@ -81,29 +83,25 @@ def shown(labels: Key) -> str:
     return "(" + ", ".join(map(check.shown, labels)) + ")"
 
 
-def _steps(column: Any, name: str, start: int) -> np.ndarray:
-    """For each row but the first: -1, 0 or 1 as its label is below, at or above the last one."""
+def _steps(column: Any, name: str, start: int) -> tuple[np.ndarray, np.ndarray]:
+    """For each row but the first, whether its label differs from the last, and is below it."""
     import pyarrow.compute as pc
 
     if column.null_count:
         row = start + pc.index(pc.is_null(column), True).as_py()
         check.fail(name, f"must have no missing labels; row {row} has none.")
     if len(column) < 2:
-        return np.zeros(0, np.int8)
+        return np.zeros(0, bool), np.zeros(0, bool)
     codes = ordered_codes(column, name)
     if codes is not None:
-        bad = codes != codes
-        if codes.dtype.kind == "f" and bad.any():
-            row = start + int(np.flatnonzero(bad)[0])
+        if codes.dtype.kind == "f" and np.isnan(codes).any():
+            row = start + int(np.argmax(np.isnan(codes)))
             check.fail(name, f"must have no missing labels; row {row} has none.")
-        return np.where(codes[1:] == codes[:-1], 0, np.where(codes[1:] > codes[:-1], 1, -1)).astype(
-            np.int8
-        )
+        return codes[1:] != codes[:-1], codes[1:] < codes[:-1]
     before, after = column.slice(0, len(column) - 1), column.slice(1)
     before, after = (x.combine_chunks() for x in (before, after))
-    equal = pc.equal(before, after).to_numpy(zero_copy_only=False)
-    above = pc.greater(after, before).to_numpy(zero_copy_only=False)
-    return np.where(equal, 0, np.where(above, 1, -1)).astype(np.int8)
+    changes = pc.not_equal(before, after).to_numpy(zero_copy_only=False)
+    return changes, pc.less(after, before).to_numpy(zero_copy_only=False).copy()
 
 
 def ordered_codes(column: Any, name: str) -> np.ndarray | None:

@@ -152,11 +152,7 @@ def load_values(
             v = noise["noisy"].astype(np.float64)
         return v, part.by_level(problem.variance), []
     by_column = isinstance(problem.variance, str)
-    v = np.zeros(part.n)
-    s = part.by_level([np.inf] * (part.height + 1) if by_column else problem.variance)
-    v[part.rows] = numbers(table, problem.value, "leaves")
-    if by_column:
-        s[part.rows] = variances(table, problem.variance, "leaves")
+    v, s = _row_values(problem, part, table)
     matched = []
     for level, source in enumerate(problem.measured):
         here = part.nodes(level)
@@ -174,25 +170,45 @@ def load_values(
             s[here][row] = variances(found, problem.variance, source.argument)
         s[here][missing] = np.inf
         matched.append(~missing)
-    unmeasured = np.isnan(v)
-    s[unmeasured] = np.inf
-    v[unmeasured] = 0
+    _mark_unmeasured(v[: part.n_inner], s[: part.n_inner])
     return v, s, matched
+
+
+def _row_values(problem: Problem, part: Part, table: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Measurements and variances by node, those of the rows filled in."""
+    by_column = isinstance(problem.variance, str)
+    v = np.zeros(part.n)
+    s = part.by_level([np.inf] * (part.height + 1) if by_column else problem.variance)
+    v[part.rows] = numbers(table, problem.value, "leaves")
+    if by_column:
+        s[part.rows] = variances(table, problem.variance, "leaves")
+    _mark_unmeasured(v[part.rows], s[part.rows])
+    return v, s
+
+
+def _mark_unmeasured(v: np.ndarray, s: np.ndarray) -> None:
+    """What is missing has an infinite variance, in place."""
+    missing = np.isnan(v)
+    if missing.any():
+        s[missing] = np.inf
+        v[missing] = 0
 
 
 def load(
     problem: Problem, partition: Partition, table: Any = None
 ) -> tuple[Part, np.ndarray, np.ndarray]:
     """Tree, measurements and variances of a partition."""
-    kept = problem.file("part", partition.number)
-    if problem.keeps and kept.exists():
-        with np.load(kept) as arrays:
-            begin = [arrays[f"begin{k}"] for k in range(problem.height)]
-            return Part(begin, int(arrays["rows"])), arrays["v"], arrays["s"]
-    if table is None:
-        table = load_rows(problem, partition)
-    part, _, _ = find_part(problem, partition, table)
-    return part, *load_values(problem, partition, part, table)[:2]
+    with np.load(problem.file("part", partition.number)) as kept:
+        part = Part([kept[f"begin{k}"] for k in range(problem.height)], int(kept["rows"]))
+        v, s = kept["v"], kept["s"]
+    if v.size == part.n:
+        return part, v, s
+    if problem.noise is not None:
+        return part, *load_values(problem, partition, part, table)[:2]
+    above_v, above_s = v, s
+    v, s = _row_values(problem, part, table)
+    v[: part.n_inner], s[: part.n_inner] = above_v, above_s
+    return part, v, s
 
 
 # --------------------------------------------------------------------------- upward
@@ -204,11 +220,11 @@ def up(problem: Problem, partition: Partition) -> Told:
     part, first, last = find_part(problem, partition, table)
     v, s, matched = load_values(problem, partition, part, table)
     del table
-    if problem.keeps:
-        begin = {f"begin{k}": starts for k, starts in enumerate(part.begin)}
-        save(
-            problem.file("part", partition.number), v=v, s=s, rows=np.array(part.sizes[-1]), **begin
-        )
+    # Later tasks need not look for nodes again; where there is one only, it reads the rows again.
+    begin = {f"begin{k}": starts for k, starts in enumerate(part.begin)}
+    kept = slice(None) if problem.keeps else slice(part.n_inner)
+    rows = np.array(part.sizes[-1])
+    save(problem.file("part", partition.number), v=v[kept], s=s[kept], rows=rows, **begin)
     groups = tuple((g.level, g.side) for g in part.groups)
     ends = Ends(first, last, partition.start, part.sizes[-1], part.sizes, groups)
     told = tell(problem, part, v, s)

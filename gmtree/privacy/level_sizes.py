@@ -21,7 +21,12 @@ from gmtree.tree import Tree
 
 
 def allocate_levels(
-    sizes: Sequence[int], *, names: Sequence[str | None] | None = None, **budget: Any
+    sizes: Sequence[int],
+    *,
+    names: Sequence[str | None] | None = None,
+    epsilon: Any = None,
+    rho: Any = None,
+    **terms: Any,
 ) -> Allocation:
     """:func:`allocate` for a tree of which only the number of nodes of each level is known.
 
@@ -34,7 +39,7 @@ def allocate_levels(
         Nodes of each level, the root's first, which is 1.
     names : sequence of str or None, optional
         Names of the levels, for the ledger.
-    **budget
+    epsilon, rho, **terms
         What :func:`allocate` takes, without invariants.
 
     Returns
@@ -51,23 +56,23 @@ def allocate_levels(
     (3000, True)
     """
     nodes = level_sizes(sizes)
-    if "invariants" in budget:
+    if "invariants" in terms:
         check.fail("invariants", "must not be given: what follows from them depends on the tree.")
     labels = [None] * len(nodes) if names is None else list(sequence("names", names, "names"))
     if len(labels) != len(nodes):
         check.fail("names", f"must have one name per level ({len(nodes)}), not {len(labels)}.")
     try:
-        scales, exact, ledger = allocate(worst_paths(nodes), **budget)
+        scales, exact, ledger = allocate(worst_paths(nodes), epsilon=epsilon, rho=rho, **terms)
     except TypeError as error:
         if "unexpected keyword" in str(error):
-            check.fail_type("budget", f"must be arguments of allocate; {error}.")
+            check.fail_type("terms", f"must be arguments of allocate; {error}.")
         raise
     lines = [
         replace(line, name=name, nodes=size if line.nodes else 0)
         for line, name, size in zip(ledger.levels, labels, nodes, strict=True)
     ]
     most = None if ledger.max_count is None else max(1, largest_sum_of(nodes) // nodes[-1])
-    given = budget.get("max_count")
+    given = terms.get("max_count")
     if most is not None and given is not None and given > most:
         check.fail(
             "max_count",

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference import messages as reference
 
 import gmtree as gm
 from gmtree.consistency import round_values
@@ -64,6 +65,17 @@ def test_least_is_where_the_first_leaf_falls(seed):
         exact[i], known[i] = 0, least + step * max(1, abs(least))
         x = gm.Consistency(tree, {"node": exact}).project(known)
         assert (x[free].min() > -1e-12) == (step > 0)
+
+
+@given(st.integers(0, 10**6))
+def test_all_nodes_tell_what_a_recursion_finds(seed):
+    tree, v, s, rng = random_problem(seed)
+    held = tree.leaves[rng.random(tree.n_leaves) < 0.2]
+    s[held], v[held] = 0, 0.5
+    told = gm.Consistency(tree, {"node": s}).messages(v, lower=0.5)
+    known = reference.messages(tree.parent.tolist(), v, s, 0.5)
+    for a, b in zip(told, known, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
 
 
 def test_equal_variances_and_one_node():

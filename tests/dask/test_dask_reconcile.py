@@ -43,7 +43,7 @@ def run(hierarchy, path, rng, **options):
     return made
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(15))
 def test_plain_values_and_errors(seed, tmp_path):
     rng = np.random.default_rng(seed)
     h = random_hierarchy(rng, single_root=seed % 5 == 0)
@@ -57,7 +57,7 @@ def test_plain_values_and_errors(seed, tmp_path):
         assert written.astype(object).equals(labels.astype(object))
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(15))
 def test_nonnegative_values_have_the_same_zeros(seed, tmp_path):
     rng = np.random.default_rng(100 + seed)
     h = random_hierarchy(rng, fanout=6)
@@ -69,7 +69,7 @@ def test_nonnegative_values_have_the_same_zeros(seed, tmp_path):
 
 
 @pytest.mark.parametrize("nonnegative", [False, True])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_whole_numbers(seed, nonnegative, tmp_path):
     rng = np.random.default_rng(200 + seed)
     h = random_hierarchy(rng, fanout=6)

@@ -168,7 +168,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "TableRelease.save_ledger": {"path": "saved.json"},
     "Release.save_ledger": {"path": "saved.json"},
     "gmtree.privacy.allocate": {"epsilon": 1, "rho": None},
-    "gmtree.privacy.allocate_levels": {"sizes": lambda: [1, 2, 4], "budget": {"epsilon": 1}},
+    "gmtree.privacy.allocate_levels": {"sizes": lambda: [1, 2, 4], "epsilon": 1},
     "gmtree.privacy.zcdp_epsilon": {"delta": 1e-6},
     "gmtree.consistency.round_values": {"values": lambda: np.array([4.0, 2, 2, 1, 1, 1, 1])},
     "gmtree.privacy.testing.continuous_laplace": {"scale": 1.5},
