@@ -283,3 +283,11 @@ def test_unmeasured_counts_are_missing_in_the_frame_of_a_release(kind):
     assert noisy[0] is None
     assert noisy[1:] == r.noisy[1:].tolist()
     assert by_path(frame, LEVELS, "value")["NY", None] == r.values[1]
+
+
+def test_an_unknown_label_is_not_that_of_a_node_without_a_name():
+    tree = gm.Tree.from_newick("(a,b);")
+    for label in ("c", None):
+        x = pd.Series([1.0, 2.0, 3.0], index=pd.Index(["a", "b", label], name="label"))
+        with pytest.raises(ValueError, match="must have labels of the tree; row 2 has others"):
+            tree.restrict(x)

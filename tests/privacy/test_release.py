@@ -548,3 +548,18 @@ def test_bootstrap_refuses_no_runs():
     r = gm.release(TREE, COUNTS, epsilon=1)
     with pytest.raises(ValueError, match="Argument 'runs' must be at least 1"):
         r.bootstrap(runs=0)
+
+
+def test_variables_of_the_error_behind_an_error_are_forgotten_too():
+    class Counts:
+        def __array__(self, dtype=None, copy=None):
+            secret = [123_457]
+            raise ValueError(f"no array of {len(secret)}")
+
+    with pytest.raises(ValueError, match="'counts' must be an array") as caught:
+        gm.release(gm.shapes.star(3), Counts(), epsilon=1)
+    behind, names = caught.value.__context__.__traceback__, set()
+    while behind is not None:
+        names |= set(behind.tb_frame.f_locals)
+        behind = behind.tb_next
+    assert "secret" not in names
