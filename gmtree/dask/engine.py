@@ -31,7 +31,11 @@ class Engine:
         """Bytes that one task may use."""
         if self._client is None:
             return _USABLE * 2 * _memory.limit() / _threads()
-        workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
+        try:
+            info = self._client.scheduler_info(n_workers=-1)
+        except TypeError:  # older versions always tell of all workers
+            info = self._client.scheduler_info()
+        workers = info["workers"].values()
         most = [
             (_USABLE * w["memory_limit"] - _IDLE_BYTES) / max(1, w["nthreads"])
             for w in workers
