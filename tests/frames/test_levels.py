@@ -252,3 +252,10 @@ def test_other_numberings_keep_labels(rows):
     if tree.height > 1:
         top = tree.subtree(1)
         assert [top.path(k) for k in range(top.n)] == [tree.path(i) for i in tree.internal]
+
+
+def test_whole_numbers_too_large_for_integers_stay_floats_beside_missing_ones():
+    rows = {"b": np.array([1.0, 2.0, 3.0]), "a": np.array([1e300, 2.0**60, np.nan])}
+    tree = gm.Tree.from_levels(rows, missing="stop")
+    assert tree.path(tree.n - 3) == ("total", 1, 1e300)
+    assert tree.node(("total", 2, 2.0**60)) == tree.n - 2
