@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from gmtree import _memory, shapes
 from gmtree import _validate as check
-from gmtree import shapes
 from gmtree.datasets import files
 from gmtree.datasets.dataset import Dataset, RandomSource, share_out
 from gmtree.tree import Tree
@@ -250,6 +250,9 @@ def _scaled_sizes(nodes: int) -> tuple[int, ...]:
     low, high = -1.0, 3.0
     if nodes > scaled(high).sum():
         check.fail("nodes", f"must be at most {int(scaled(high).sum())}, not {nodes}.")
+    # The parent of each node and the counts of nearly all; made level by level, they would fill
+    # the memory before any single array is refused.
+    _memory.refuse_above_limit(f"A look-alike of {nodes} nodes", 16 * nodes, "Ask for fewer nodes.")
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if scaled(middle).sum() <= nodes else (low, middle)

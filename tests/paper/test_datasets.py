@@ -425,6 +425,7 @@ def test_a_spoilt_ride_is_named(tmp_path, line, message):
     [
         (lambda: datasets.census2010(nodes=7), "'nodes' must be at least 8, not 7"),
         (lambda: datasets.census2010(nodes=10**30), "'nodes' must be at most"),
+        (lambda: datasets.census2010(nodes=10**14), "A look-alike of 10+ nodes would take"),
         (lambda: datasets.census2010(STATES, nodes=100), "'nodes' must be None with 'path'"),
         (lambda: datasets.census2010(labels=True), "'labels' must be False without 'path'"),
         (lambda: datasets.census2010(DATA / "taxi"), "must name geographic headers such as"),
