@@ -134,6 +134,7 @@ def trees(tree: Any) -> None:
     Tree.from_edges(np.array(["b", "c", "d"]), np.array(["a", "a", "b"]))
     Tree.from_edges(np.array([7, 8, 9]), np.array([1, 1, 7]))
     Tree.from_levels(["x", "x", "y"], [1, 2, 2]).node(("x", 1))
+    Tree.from_newick("((cat:1,lion:2)feline:3,dog:7);").to_newick()
     Tree.from_linkage(np.array([[0.0, 1.0, 0.5, 2.0], [2.0, 3.0, 1.0, 3.0]]))
     shapes.random_recursive(9, rng=1), shapes.complete(2, 3), shapes.caterpillar(7)
     tree.canonical(), tree.subtree(1), tree.below(tree.root), tree.path(0)
