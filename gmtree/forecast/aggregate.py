@@ -11,7 +11,7 @@ from gmtree import _validate as check
 from gmtree.forecast.panel import read_axis
 from gmtree.forecast.rows import read_levels, rows_of_levels
 from gmtree.forecast.structure import Structure
-from gmtree.labels.columns import Codes, encode, take_column
+from gmtree.labels.columns import Codes, encode, refuse_no_names, take_column
 from gmtree.labels.measurements import numbers
 from gmtree.labels.table import assemble, kind_of, label_column, narwhals
 
@@ -60,6 +60,9 @@ def aggregate(
     2     all/b   1  3
     """
     kind = kind_of("df", df)
+    refuse_no_names(id_col=id_col, time_col=time_col)
+    if isinstance(target_cols, str) or not isinstance(target_cols, Sequence):
+        check.fail_type("target_cols", f"must be a list of columns, not {target_cols!r}.")
     levels, leaf_of_row = read_levels(df, spec)
     step, steps = read_axis(time_col, encode(time_col, take_column("df", df, time_col)))
     columns = {}

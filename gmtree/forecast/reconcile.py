@@ -21,6 +21,7 @@ from gmtree.forecast.structure import Structure, structure_of
 from gmtree.forecast.variances import (
     bound_names,
     check_by_series,
+    check_immutable,
     check_levels,
     check_method,
     from_mapping,
@@ -31,7 +32,8 @@ from gmtree.forecast.variances import (
     weights_of,
     with_immutable,
 )
-from gmtree.labels.columns import Codes, column_names, encode_index, library
+from gmtree.labels.columns import Codes, column_names, encode_index, library, refuse_no_names
+from gmtree.labels.table import kind_of
 
 INTERVALS = ("normality", "bootstrap", "samples")
 
@@ -144,6 +146,10 @@ def reconcile(
         check.fail("clip_base", "must be False without nonnegative=True.")
     check.one_of("intervals_method", intervals_method, INTERVALS)
     check.count("num_samples", num_samples, least=0)
+    refuse_no_names(
+        id_col=id_col, time_col=time_col, target_col=target_col, id_time_col=id_time_col
+    )
+    methods = method_list(method)
     columns = (id_col, time_col, target_col, id_time_col)
     panel = _read_forecasts(Y_hat_df, S_df, tags, spec, temporal, columns)
     job = Job(
@@ -157,23 +163,25 @@ def reconcile(
         seed=seed,
         variance=variance,
         residual_variance=residual_variance,
-        immutable=immutable,
+        immutable=check_immutable(immutable),
         columns=columns,
         threads=check.threads("threads", threads),
     )
-    return job.written(_methods(method))
+    return job.written(methods)
 
 
-def _methods(method: Any) -> list[str]:
+def method_list(method: Any, others: Mapping[str, str] | None = None) -> list[str]:
+    """Names of methods; `others` translates those of other packages."""
     several = [method] if isinstance(method, str) else method
     if not isinstance(several, Sequence) or not len(several):
         check.fail_type(
             "method", f"must be the name of a method or a list of them, not {method!r}."
         )
-    for each in several:
+    names = [(others or {}).get(each, each) if isinstance(each, str) else each for each in several]
+    for each in names:
         if each != "bottom_up":
             check_method(each)
-    return list(several)
+    return names
 
 
 def _read_forecasts(
@@ -197,6 +205,7 @@ def _read_forecasts(
 def _read_past(Y_df: Any, panel: Panel, temporal: bool, columns: tuple[str, ...]) -> Any:
     if Y_df is None:
         return None
+    kind_of("Y_df", Y_df)
     id_col, time_col, target_col, id_time_col = columns
     if temporal:
         series = {label: k for k, label in enumerate(panel.steps.labels.tolist())}

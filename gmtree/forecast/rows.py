@@ -66,7 +66,7 @@ def read_rows(S: Any, tags: Any, spec: Any, id_col: str) -> Rows:
         return _with_tags(_from_matrix(S.to_csr(), column("S_df", S.row_labels), names), tags)
     if is_frame(S):
         return _with_tags(_from_frame(S, id_col), tags)
-    if not (hasattr(S, "tocsr") or np.ndim(S) == 2):
+    if not (hasattr(S, "tocsr") or check.array("S_df", S).ndim == 2):
         check.fail_type(
             "S_df",
             f"must be a frame, a matrix, a Tree or a dict of parents, not a {type(S).__name__}.",

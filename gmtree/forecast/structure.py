@@ -10,7 +10,7 @@ import numpy as np
 from gmtree import _validate as check
 from gmtree.forecast.crossing import Crossing, cross
 from gmtree.forecast.rows import Rows, read_rows
-from gmtree.labels.columns import Codes
+from gmtree.labels.columns import Codes, refuse_no_names
 from gmtree.readers.objects import nest_rows
 from gmtree.tree import Tree
 
@@ -58,6 +58,7 @@ class Structure:
     def __init__(
         self, S_df: Any = None, tags: Any = None, *, spec: Any = None, id_col: str = "unique_id"
     ) -> None:
+        refuse_no_names(id_col=id_col)
         self._setup(read_rows(S_df, tags, spec, id_col))
 
     @classmethod

@@ -17,10 +17,10 @@ from gmtree import _validate as check
 from gmtree.forecast.crossing import Crossing
 from gmtree.forecast.frequency import FrequencyPast, frequencies, temporal_structure
 from gmtree.forecast.panel import Axis, Panel, labels_as_in
-from gmtree.forecast.reconcile import Job
+from gmtree.forecast.reconcile import Job, method_list
 from gmtree.forecast.structure import Structure, structure_of
-from gmtree.forecast.variances import check_levels, check_method
-from gmtree.labels.columns import encode, take_column
+from gmtree.forecast.variances import check_levels
+from gmtree.labels.columns import encode, refuse_no_names, take_column
 from gmtree.labels.table import kind_of
 
 # What the R package FoReco calls them.
@@ -100,6 +100,10 @@ def reconcile_cross_temporal(
     [22.33, 11.0, 11.33, 9.67, 5.0, 4.67, 12.67, 6.0, 6.67]
     """
     check.flag("nonnegative", nonnegative)
+    refuse_no_names(
+        id_col=id_col, time_col=time_col, target_col=target_col, id_time_col=id_time_col
+    )
+    methods = method_list(method, NAMES)
     kind = kind_of("Y_hat_df", Y_hat_df)
     series = structure_of(S_df, tags, spec, id_col)
     codes = encode(id_time_col, take_column("Y_hat_df", Y_hat_df, id_time_col))
@@ -124,6 +128,7 @@ def reconcile_cross_temporal(
     )  # fmt: skip
     past = None
     if Y_df is not None:
+        kind_of("Y_df", Y_df)
         find = partial(series.locate, id_col)
         past = FrequencyPast(Y_df, find, series.n, periods, (id_col, id_time_col, target_col))
     job = Job(
@@ -141,12 +146,7 @@ def reconcile_cross_temporal(
         columns=(id_col, time_col, target_col, id_time_col),
         threads=check.threads("threads", threads),
     )
-    several = [method] if isinstance(method, str) else list(method)
-    wanted = [NAMES.get(each, each) for each in several]
-    for each in wanted:
-        if each != "bottom_up":
-            check_method(each)
-    return job.written(wanted)
+    return job.written(methods)
 
 
 def _by_frequency(variance: Any, series: Structure, periods: Structure) -> Any:

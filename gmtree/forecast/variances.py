@@ -78,10 +78,15 @@ def weights_of(
     return residual_variance(residuals, definition, structure.name)
 
 
-def with_immutable(structure: Structure, s: np.ndarray | None, immutable: Any) -> np.ndarray | None:
-    """The same variances with 0 for series that must not change."""
+def check_immutable(immutable: Any) -> Any:
+    """A list of names, not the name of one."""
     if isinstance(immutable, str) or not isinstance(immutable, (Sequence, np.ndarray)):
         check.fail_type("immutable", f"must be a list of series, not {immutable!r}.")
+    return np.atleast_1d(immutable) if isinstance(immutable, np.ndarray) else immutable
+
+
+def with_immutable(structure: Structure, s: np.ndarray | None, immutable: Any) -> np.ndarray | None:
+    """The same variances with 0 for series that must not change."""
     if not len(immutable):
         return s
     rows = structure.find("immutable", immutable)
@@ -119,6 +124,7 @@ def check_levels(level: Any) -> list[float]:
     """Levels in percent, ascending, as they were written."""
     if isinstance(level, (str, Mapping)) or not isinstance(level, (Sequence, np.ndarray)):
         level = [level]
+    level = np.atleast_1d(level) if isinstance(level, np.ndarray) else level
     found = []
     for x in level:
         number = check.real("level", x)

@@ -190,6 +190,14 @@ def refuse_no_name(argument: str, x: Any) -> None:
         fail_type(argument, f"must be the name of a column, not {x!r}.")
 
 
+def refuse_no_names(**names: Any) -> None:
+    """Refuse arguments that cannot be names of columns; each is given by its own name."""
+    for argument, x in names.items():
+        if x is None:
+            fail_type(argument, "must be the name of a column, not None.")
+        refuse_no_name(argument, x)
+
+
 def _has_shape(x: Any, but: int | None = None) -> bool:
     """Whether `x` is an array, a column or a frame, but for those of `but` dimensions."""
     shape = getattr(x, "shape", None)

@@ -56,6 +56,30 @@ def frame() -> Any:
     ).iloc[:2]
 
 
+PARTS = {"a": "all", "b": "all"}
+
+
+def base_forecasts() -> Any:
+    """One step of a sum and its two parts."""
+    import pandas as pd
+
+    return pd.DataFrame({"unique_id": ["all", "a", "b"], "ds": 1, "ets": [10.0, 3.0, -2.0]})
+
+
+def periodic_forecasts() -> Any:
+    """The same for two halves of a year and for the year."""
+    import pandas as pd
+
+    periods = pd.DataFrame({"temporal_id": ["year-1", "half-1", "half-2"]})
+    return base_forecasts().merge(periods, how="cross")
+
+
+def sold() -> Any:
+    import pandas as pd
+
+    return pd.DataFrame({"all": "all", "shop": ["a", "b"], "ds": 1, "y": [4.0, 3.0]})
+
+
 @functools.cache
 def axes() -> Any:
     """The same axes again and again, since new ones take long to make."""
@@ -206,6 +230,14 @@ SPECIAL: dict[str, dict[str, Any]] = {
         "variance": lambda: tables()["variance"],
     },
     "gmtree.forecast.MinTrace": {"method": "ols"},
+    "gmtree.forecast.Structure": {"S_df": lambda: {"a": "all", "b": "all"}},
+    "gmtree.forecast.aggregate": {"df": sold, "spec": lambda: [["all"], ["all", "shop"]]},
+    "gmtree.forecast.reconcile": {"Y_hat_df": base_forecasts, "S_df": lambda: PARTS},
+    "gmtree.forecast.reconcile_cross_temporal": {
+        "Y_hat_df": periodic_forecasts,
+        "S_df": lambda: PARTS,
+        "temporal": lambda: {"year": 2, "half": 1},
+    },
     "gmtree.forecast.temporal_structure": {
         "spec": lambda: {"year": 4, "quarter": 1},
         "periods": 4,
