@@ -134,7 +134,8 @@ def trees(tree: Any) -> None:
     Tree.from_edges(np.array(["b", "c", "d"]), np.array(["a", "a", "b"]))
     Tree.from_edges(np.array([7, 8, 9]), np.array([1, 1, 7]))
     Tree.from_levels(["x", "x", "y"], [1, 2, 2]).node(("x", 1))
-    Tree.from_levels([1, 1, 2], [2, 1, 2])  # not sorted
+    for mixed in (["x", "y", "x"], [1, 2, 1]):
+        Tree.from_levels(mixed, [2, 2, 1])  # not sorted
     Tree.from_linkage(np.array([[0.0, 1.0, 0.5, 2.0], [2.0, 3.0, 1.0, 3.0]]))
     Tree.from_newick("((a:1,b:2)c:3,d:7);")
     Tree.from_summing_matrix([[1, 1], [1, 0], [0, 1]])

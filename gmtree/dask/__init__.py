@@ -5,19 +5,17 @@ a partition tells a few numbers about the nodes it shares with others, one proce
 tree of these nodes, and tells each partition all it needs to know of the rest. The results are
 those of :func:`gmtree.reconcile_frame` and :func:`gmtree.release`, up to rounding.
 
-=============  ================================================================================
-reconcile      :func:`reconcile`: consistent values
-release        :func:`release`: private counts; how noise is drawn once although tasks may repeat
-result         :class:`Levels`: what was written, and a manifest
-pipeline       the steps of a run, in order
-tasks, noise   what is done with one partition: functions of files and messages, of any engine
-part, top      the tree of a partition; the tree that joins all partitions
-rows, parquet  sorted rows into nodes; row groups into partitions
-measured       measurements above the leaves
-sources        arguments into data sets
-sorting        sorting on disk
-engine         Dask
-=============  ================================================================================
+    reconcile      consistent values
+    release        private counts; how noise is drawn once although tasks may repeat
+    result         Levels: what was written, and a manifest
+    pipeline       the steps of a run, in order
+    tasks, noise   what is done with one partition: functions of files and messages, of any engine
+    part, top      the tree of a partition; the tree that joins all partitions
+    rows, parquet  sorted rows into nodes; row groups into partitions
+    measured       measurements above the leaves
+    sources        arguments into data sets
+    sorting        sorting on disk
+    engine         Dask
 """
 
 from gmtree.dask.reconcile import reconcile

@@ -5,14 +5,12 @@ hierarchicalforecast, which need not be installed; where it is, :class:`BottomUp
 :class:`MinTrace` take the place of its own reconcilers. Results are exact for hierarchies of any
 size: single sweeps over a tree, or along each of several crossed trees.
 
-=========================== ====================================================================
-`reconcile`                 from a frame of base forecasts to a frame of coherent ones
-`reconcile_cross_temporal`  the same for forecasts of several frequencies
-`aggregate`                 sums of bottom series over all levels
-`Structure`                 which series are sums of which, from all that people have
-`temporal_structure`        periods within periods
-`BottomUp`, `MinTrace`      reconcilers for ``HierarchicalReconciliation(reconcilers=[...])``
-=========================== ====================================================================
+    reconcile                 from a frame of base forecasts to a frame of coherent ones
+    reconcile_cross_temporal  the same for forecasts of several frequencies
+    aggregate                 sums of bottom series over all levels
+    Structure                 which series are sums of which, from all that people have
+    temporal_structure        periods within periods
+    BottomUp, MinTrace        reconcilers for HierarchicalReconciliation(reconcilers=[...])
 
 Weights are variances: equal ones, numbers of leaves, those of residuals. A shrunk covariance of
 residuals (``mint_shrink``) is a diagonal and as many columns as there are periods, which takes as
