@@ -75,7 +75,8 @@ class CrossedConsistency:
     exists : array of bool, optional
         Which pairs of leaves exist, of shape ``(leaves of the first tree, leaves of the second,
         ...)``, each in the order of ``tree.leaves``. The others are zero and no part of the
-        problem: a product that is not sold in a region.
+        problem, whatever their measurements and variances, NaN included: a product that is not
+        sold in a region.
     threads : int, optional
         Threads that share a sweep over large arrays; by default the cores at hand.
 
@@ -86,7 +87,13 @@ class CrossedConsistency:
     optimum is found by conjugate gradients to the tolerance asked for, or there is an error.
 
     A pair of leaves of which neither itself nor any pair of nodes above it was measured could have
-    any value and is refused. Where the values measured determine the sum of some pairs only,
+    any value and is refused. Frames with labels are refused as well: values, variances and
+    `exists` are arrays in the order of the nodes (or leaves) of each tree.
+
+    Whole numbers are not offered: unlike along one tree, rounding each pair to its floor or
+    ceiling so that sums are exact along all trees can be impossible with three trees or more, and
+    with trees of more than two levels on both axes it is a problem of its own. Round the pairs of
+    leaves and add them up, if sums may move. Where the values measured determine the sum of some pairs only,
     products split it evenly, as in :class:`gmtree.Consistency`, and arrays so that the sum of
     squares, weighted with the fitted precisions, is least.
 
@@ -154,6 +161,7 @@ class CrossedConsistency:
     def _mask(self, exists: Any) -> np.ndarray | None:
         if exists is None:
             return None
+        check.refuse_all_labels("exists", exists)
         a = check.array("exists", exists)
         shape = tuple(tree.n_leaves for tree in self.trees)
         if a.dtype != bool:
@@ -165,6 +173,7 @@ class CrossedConsistency:
         return None if a.all() else a.copy()
 
     def _array(self, variance: Any) -> np.ndarray:
+        check.refuse_all_labels("variance", variance)
         a = check.reals("variance", variance)
         if a.shape not in ((), self.shape):
             check.fail(
@@ -172,6 +181,7 @@ class CrossedConsistency:
                 f"of shape {self.shape}, not of shape {a.shape}.",
             )  # fmt: skip
         s = np.array(np.broadcast_to(a, self.shape), np.float64)
+        s[self._none & np.isnan(s)] = np.inf
         smallest, largest = VARIANCE_RANGE
         bad = ~((s == 0) | (s == np.inf) | ((s >= smallest) & (s <= largest)))
         if bad.any():
@@ -339,12 +349,13 @@ class CrossedConsistency:
 
     def _measurements(self, noisy: Any) -> np.ndarray:
         """Values as they are, 0 where not measured; the rest must be finite."""
+        check.refuse_all_labels("noisy", noisy)
         a = check.array("noisy", noisy)
         if a.shape != self.shape:
             check.fail("noisy", f"must have one value per pair {self.shape}, not {a.shape}.")
         v = check.values("noisy", a.reshape(a.shape[0], -1), a.shape[0]).reshape(self.shape)
         if self._precision is not None:
-            missing = self._precision == 0
+            missing = (self._precision == 0) | self._none
         else:
             missing = np.zeros(self.shape if self._some_missing else (), bool)
             for k, variance in enumerate(self._fit):
@@ -400,6 +411,15 @@ class CrossedConsistency:
     @property
     def _leaf_pairs(self) -> tuple[np.ndarray, ...]:
         return np.ix_(*(tree.leaves for tree in self.trees))
+
+    @property
+    def _none(self) -> np.ndarray:
+        """Pairs of leaves that do not exist, by pair of nodes; one False if all exist."""
+        if self._exists is None:
+            return np.zeros((1,) * len(self.shape), bool)
+        none = np.zeros(self.shape, bool)
+        none[self._leaf_pairs] = ~self._exists
+        return none
 
     def _from_leaves(self, leaf: np.ndarray, x: np.ndarray) -> None:
         """Sums of pairs of leaves, into `x`."""
@@ -499,9 +519,7 @@ class CrossedConsistency:
         # The share of the measurement in z.
         keep = np.where(missing, 0, np.where(exact, 1, d / (d + np.where(missing, 1, s))))
         weight = np.where(exact | missing, 0, 1 / np.where(exact | missing, 1, s))
-        none = np.zeros(self.shape, bool)
-        if self._exists is not None:
-            none[self._leaf_pairs] = ~self._exists
+        none = self._none
         w, x = v.copy(), np.empty(self.shape)
         deviation = np.sqrt(d[self._leaf_pairs])
         violation = np.inf
@@ -597,6 +615,7 @@ class CrossedConsistency:
 
     def _noise(self, noise: Any) -> np.ndarray:
         """True variances of all pairs, 0 where they do not matter."""
+        check.refuse_all_labels("noise", noise)
         a = check.reals("noise", noise)
         if a.shape not in ((), self.shape):
             check.fail(
@@ -604,7 +623,7 @@ class CrossedConsistency:
                 f"must be one number or an array of shape {self.shape}, not of shape {a.shape}.",
             )
         a = np.array(np.broadcast_to(a, self.shape), np.float64)
-        measured = np.isfinite(self._variances())
+        measured = np.isfinite(self._variances()) & ~self._none
         bad = measured & ~((a >= 0) & (a < np.inf))
         if bad.any():
             first = _first(bad)

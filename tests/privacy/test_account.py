@@ -76,7 +76,7 @@ def test_what_exceeds_the_budget_is_refused_before_anything_is_drawn(path, no_wo
     for wrong in ([1.5] * 4, [1] * 3):
         with pytest.raises((TypeError, ValueError), match="'counts'"):
             gm.release(TREE, wrong, epsilon=1, account=account)
-    with pytest.raises(TypeError, match="'account' must be a Account"):
+    with pytest.raises(TypeError, match="'account' must be an Account"):
         gm.release(TREE, COUNTS, epsilon=1, account="budget.json")
     assert account.entries == ()
 
