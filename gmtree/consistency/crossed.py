@@ -87,15 +87,17 @@ class CrossedConsistency:
     optimum is found by conjugate gradients to the tolerance asked for, or there is an error.
 
     A pair of leaves of which neither itself nor any pair of nodes above it was measured could have
-    any value and is refused. Frames with labels are refused as well: values, variances and
-    `exists` are arrays in the order of the nodes (or leaves) of each tree.
-
-    Whole numbers are not offered: unlike along one tree, rounding each pair to its floor or
-    ceiling so that sums are exact along all trees can be impossible with three trees or more, and
-    with trees of more than two levels on both axes it is a problem of its own. Round the pairs of
-    leaves and add them up, if sums may move. Where the values measured determine the sum of some pairs only,
+    any value and is refused. Where the values measured determine the sum of some pairs only,
     products split it evenly, as in :class:`gmtree.Consistency`, and arrays so that the sum of
     squares, weighted with the fitted precisions, is least.
+
+    Frames with labels are refused: values, variances and `exists` are arrays in the order of the
+    nodes (or leaves) of each tree.
+
+    Whole numbers are not offered (there is no ``integer=``). Along one tree every value can become
+    its floor or ceiling with exact sums, in one sweep. Along three trees at once that can be
+    impossible, and along two it is no sweep. Where sums may move, round the pairs of leaves and
+    add them up.
 
     Examples
     --------
@@ -414,9 +416,9 @@ class CrossedConsistency:
 
     @property
     def _none(self) -> np.ndarray:
-        """Pairs of leaves that do not exist, by pair of nodes; one False if all exist."""
+        """Pairs of leaves that do not exist, by pair of nodes."""
         if self._exists is None:
-            return np.zeros((1,) * len(self.shape), bool)
+            return np.broadcast_to(np.False_, self.shape)
         none = np.zeros(self.shape, bool)
         none[self._leaf_pairs] = ~self._exists
         return none

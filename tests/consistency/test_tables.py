@@ -373,7 +373,7 @@ def test_bad_options():
     assert repr(tables).endswith("{a: 2}, ('a',))")
 
 
-# --------------------------------------------------------------------------- whole numbers and labels
+# --------------------------------------------------------------------------- rounding and labels
 
 
 def test_whole_numbers_are_refused_where_a_marginal_is_known_exactly():
