@@ -15,16 +15,31 @@ _SIX_DIGITS_UP = Context(prec=6, rounding=ROUND_CEILING)
 
 
 def short(x: Fraction | None, *, up: bool = False) -> str:
-    """A fraction written out if that is short, else its first six digits, rounded up if asked."""
+    """A fraction written out if that is short, else its first six digits, rounded up if asked.
+
+    A float with at most six digits is written as such, also if rounding is asked for: 0.1 for the
+    float 0.1, although that is 0.1 + 5.6e-18. Read as a float, the text is the exact value again.
+    """
     if x is None:
         return "-"
     exact = str(x)
     if len(exact) <= 9:
         return exact
+    if is_short_float(x):
+        return f"{float(x):.6g}"
     if up:
         above = _SIX_DIGITS_UP.divide(Decimal(x.numerator), Decimal(x.denominator))
         return f"{above.normalize(_SIX_DIGITS_UP):.6g}"
     return f"{float(x):.6g}"
+
+
+def is_short_float(x: Fraction) -> bool:
+    """Whether `x` is a float that its owner wrote with at most six digits, such as 0.1."""
+    try:
+        number = float(x)
+    except OverflowError:
+        return False
+    return Fraction(number) == x and float(f"{number:.6g}") == number
 
 
 def table(

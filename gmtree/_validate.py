@@ -35,7 +35,8 @@ def fail_type(argument: str, rule: str) -> NoReturn:
 def instance(argument: str, x: Any, kind: type) -> None:
     """Refuse what is not of one of our own classes."""
     if not isinstance(x, kind):
-        fail_type(argument, f"must be a {kind.__name__}, not {type(x).__name__}.")
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        fail_type(argument, f"must be {article} {kind.__name__}, not {type(x).__name__}.")
 
 
 def optional(module: str, extra: str, purpose: str) -> Any:
@@ -124,6 +125,22 @@ def refuse_labels(argument: str, x: Any) -> None:
             argument,
             "must not have an index of labels, which cannot be brought into order here: pass "
             "its .to_numpy() if it is in the order of the tree.",
+        )
+
+
+def refuse_all_labels(argument: str, x: Any) -> None:
+    """Refuse a Series or frame with labels of rows or columns, where both stand for nodes."""
+    if hasattr(x, "iloc"):
+        labelled = not all(counts_rows(axis) for axis in x.axes)
+    else:
+        # Columns of polars and pyarrow always have names.
+        labelled = hasattr(x, "columns")
+    if labelled:
+        fail(
+            argument,
+            "must have no labels of rows or columns, which are not matched with nodes here: pass "
+            "an array in the order of the nodes of each tree, such as the .to_numpy() of a frame "
+            "that is in that order; tree.values(...) brings a column into it.",
         )
 
 

@@ -75,7 +75,8 @@ class CrossedConsistency:
     exists : array of bool, optional
         Which pairs of leaves exist, of shape ``(leaves of the first tree, leaves of the second,
         ...)``, each in the order of ``tree.leaves``. The others are zero and no part of the
-        problem: a product that is not sold in a region.
+        problem, whatever their measurements and variances, NaN included: a product that is not
+        sold in a region.
     threads : int, optional
         Threads that share a sweep over large arrays; by default the cores at hand.
 
@@ -89,6 +90,14 @@ class CrossedConsistency:
     any value and is refused. Where the values measured determine the sum of some pairs only,
     products split it evenly, as in :class:`gmtree.Consistency`, and arrays so that the sum of
     squares, weighted with the fitted precisions, is least.
+
+    Frames with labels are refused: values, variances and `exists` are arrays in the order of the
+    nodes (or leaves) of each tree.
+
+    Whole numbers are not offered (there is no ``integer=``). Along one tree every value can become
+    its floor or ceiling with exact sums, in one sweep. Along three trees at once that can be
+    impossible, and along two it is no sweep. Where sums may move, round the pairs of leaves and
+    add them up.
 
     Examples
     --------
@@ -154,6 +163,7 @@ class CrossedConsistency:
     def _mask(self, exists: Any) -> np.ndarray | None:
         if exists is None:
             return None
+        check.refuse_all_labels("exists", exists)
         a = check.array("exists", exists)
         shape = tuple(tree.n_leaves for tree in self.trees)
         if a.dtype != bool:
@@ -165,6 +175,7 @@ class CrossedConsistency:
         return None if a.all() else a.copy()
 
     def _array(self, variance: Any) -> np.ndarray:
+        check.refuse_all_labels("variance", variance)
         a = check.reals("variance", variance)
         if a.shape not in ((), self.shape):
             check.fail(
@@ -172,6 +183,7 @@ class CrossedConsistency:
                 f"of shape {self.shape}, not of shape {a.shape}.",
             )  # fmt: skip
         s = np.array(np.broadcast_to(a, self.shape), np.float64)
+        s[self._none & np.isnan(s)] = np.inf
         smallest, largest = VARIANCE_RANGE
         bad = ~((s == 0) | (s == np.inf) | ((s >= smallest) & (s <= largest)))
         if bad.any():
@@ -339,12 +351,13 @@ class CrossedConsistency:
 
     def _measurements(self, noisy: Any) -> np.ndarray:
         """Values as they are, 0 where not measured; the rest must be finite."""
+        check.refuse_all_labels("noisy", noisy)
         a = check.array("noisy", noisy)
         if a.shape != self.shape:
             check.fail("noisy", f"must have one value per pair {self.shape}, not {a.shape}.")
         v = check.values("noisy", a.reshape(a.shape[0], -1), a.shape[0]).reshape(self.shape)
         if self._precision is not None:
-            missing = self._precision == 0
+            missing = (self._precision == 0) | self._none
         else:
             missing = np.zeros(self.shape if self._some_missing else (), bool)
             for k, variance in enumerate(self._fit):
@@ -400,6 +413,15 @@ class CrossedConsistency:
     @property
     def _leaf_pairs(self) -> tuple[np.ndarray, ...]:
         return np.ix_(*(tree.leaves for tree in self.trees))
+
+    @property
+    def _none(self) -> np.ndarray:
+        """Pairs of leaves that do not exist, by pair of nodes."""
+        if self._exists is None:
+            return np.broadcast_to(np.False_, self.shape)
+        none = np.zeros(self.shape, bool)
+        none[self._leaf_pairs] = ~self._exists
+        return none
 
     def _from_leaves(self, leaf: np.ndarray, x: np.ndarray) -> None:
         """Sums of pairs of leaves, into `x`."""
@@ -499,9 +521,7 @@ class CrossedConsistency:
         # The share of the measurement in z.
         keep = np.where(missing, 0, np.where(exact, 1, d / (d + np.where(missing, 1, s))))
         weight = np.where(exact | missing, 0, 1 / np.where(exact | missing, 1, s))
-        none = np.zeros(self.shape, bool)
-        if self._exists is not None:
-            none[self._leaf_pairs] = ~self._exists
+        none = self._none
         w, x = v.copy(), np.empty(self.shape)
         deviation = np.sqrt(d[self._leaf_pairs])
         violation = np.inf
@@ -597,6 +617,7 @@ class CrossedConsistency:
 
     def _noise(self, noise: Any) -> np.ndarray:
         """True variances of all pairs, 0 where they do not matter."""
+        check.refuse_all_labels("noise", noise)
         a = check.reals("noise", noise)
         if a.shape not in ((), self.shape):
             check.fail(
@@ -604,7 +625,7 @@ class CrossedConsistency:
                 f"must be one number or an array of shape {self.shape}, not of shape {a.shape}.",
             )
         a = np.array(np.broadcast_to(a, self.shape), np.float64)
-        measured = np.isfinite(self._variances())
+        measured = np.isfinite(self._variances()) & ~self._none
         bad = measured & ~((a >= 0) & (a < np.inf))
         if bad.any():
             first = _first(bad)

@@ -232,7 +232,9 @@ class TableConsistency:
             For each query of `variance` one table per node: shape ``(n,)`` for ``()``, and
             ``(n, length of its first axis, ...)`` for others, axes in the order in which the query
             names them. Entries where the query was not measured are ignored. If all are float32,
-            so is the result.
+            so is the result. Totals ``()`` with labels of their own, such as a Series of pandas,
+            are brought into the order of the nodes; other tables with an index of labels are
+            refused.
         nonnegative : bool
             Among the tables without negative cells. Found by a splitting method; see Notes.
         integer : bool or "random"
@@ -240,6 +242,8 @@ class TableConsistency:
             ceiling of its optimum, and sums up the tree are exact, cell by cell, as in
             :meth:`gmtree.Consistency.project`. The marginals of a node are sums of its rounded
             cells: a sum of m cells moves by less than m, and by about ``sqrt(m / 12)`` as a rule.
+            So it is refused where a marginal is known exactly (variance 0) and the cells it sums
+            are not: round the tables yourself, or give that marginal a small variance.
         out : array of shape (n, *shape), optional
             Where to put the result.
         return_info : bool
@@ -277,6 +281,8 @@ class TableConsistency:
             check.fail(
                 name, "belongs to nonnegative=True; without bounds there is one exact solve."
             )
+        if integer:
+            self._refuse_exact_marginals()
         ys = self._measurements(measurements)
         shape, size = (self.tree.n, *self.shape), int(np.prod(self.shape))
         single = all(y.dtype == np.float32 for y in ys) and not integer
@@ -359,6 +365,10 @@ class TableConsistency:
         for kept, name, value in self._axes.by_query("measurements", measurements):
             if kept not in known:
                 check.fail("measurements", f"must have a variance; query {name!r} has none.")
+            if kept:
+                check.refuse_labels("measurements", value)
+            else:
+                value = self.tree._aligned("measurements", value)
             a = check.array("measurements", value)
             in_order = self._axes.in_order("measurements", name)
             shape = (self.tree.n, *(self.shape[axis] for axis in in_order))
@@ -509,6 +519,27 @@ class TableConsistency:
         return size
 
     # ------------------------------------------------------------------ whole numbers
+
+    def _exact_marginal(self) -> tuple[Query, int] | None:
+        """The first query and node of which sums of several cells are known exactly, only."""
+        exact, cells = np.isinf(self._precision), int(np.prod(self.shape))
+        whole = np.array([np.prod(query.lengths) == cells for query in self._queries])
+        exact[exact[:, whole].any(axis=1)] = False
+        if not exact.any():
+            return None
+        node, q = (int(k) for k in np.argwhere(exact)[0])
+        return self._queries[q].name, node
+
+    def _refuse_exact_marginals(self) -> None:
+        """Refuse to round cell by cell where sums of cells must be kept."""
+        found = self._exact_marginal()
+        if found is not None:
+            check.fail(
+                "integer",
+                "must be False where a marginal is known exactly (variance 0): cells are rounded "
+                f"one by one, and their sums would differ from query {found[0]!r} at node "
+                f"{found[1]}. Round the tables yourself, or give that query a small variance.",
+            )
 
     def _round(
         self, x: np.ndarray, how: bool | str, rng: np.random.Generator | int | None

@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from gmtree import _validate as check
-from gmtree._text import preformatted, short, table
+from gmtree._text import is_short_float, preformatted, short, table
 from gmtree._version import __version__
 from gmtree.privacy.allocation import Allocation, loss_in
 from gmtree.privacy.budget import MEASURES, MECHANISMS, NEIGHBORS, one_of
@@ -315,7 +315,7 @@ class Account:
                 check.fail(
                     "account",
                     f"must have {short(entry.charged, up=True)} left in {state.measure}; it has "
-                    f"{left} of {short(state.budget)}.",
+                    f"{left} of {short(state.budget)}.{_about_floats(entry.charged, state.budget)}",
                 )
             if self.path is not None:
                 _write(self.path, after)
@@ -530,6 +530,17 @@ def _describe(state: State) -> str:
             f"  spent {short(state.spent, up=True)}, left {_short_down(left)}",
         ]
     )
+
+
+def _about_floats(*amounts: Fraction) -> str:
+    """What to know where an amount is a float that is not the decimal number it is written as."""
+    for x in amounts:
+        if is_short_float(x) and Fraction(short(x)) != x:
+            return (
+                f" A float is taken at its exact value, which is not quite {short(x)}: write "
+                f'"{short(x)}" as text for the exact decimal.'
+            )
+    return ""
 
 
 def _short_down(x: Fraction) -> str:

@@ -85,7 +85,8 @@ def allocate(
     tree : Tree
         Chosen without looking at the data.
     epsilon : int, Fraction, str or float
-        Budget of pure differential privacy. A float is taken at its exact value.
+        Budget of pure differential privacy. A float is taken at its exact value, which for 0.1
+        is a little more; write ``"0.1"`` for the decimal itself.
     rho : int, Fraction, str or float
         Budget of zero-concentrated differential privacy; give this or `epsilon`, not both.
     delta : number, optional

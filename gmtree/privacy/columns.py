@@ -11,7 +11,7 @@ from gmtree.labels.locate import STRUCTURE, label_names
 from gmtree.tree import Tree
 
 # Standard errors and intervals are not those of `value`, and their names say so.
-_INTERVAL = ("estimate_low", "estimate_high")
+INTERVAL = ("estimate_low", "estimate_high")
 
 
 def columns(release: Any, level: float | None) -> dict[str, np.ndarray]:
@@ -28,9 +28,9 @@ def columns(release: Any, level: float | None) -> dict[str, np.ndarray]:
         "noisy": release.noisy,
         "estimate": release.estimate,
         "estimate_std_error": release.std_error,
-        **dict(zip(_INTERVAL, low_high, strict=False)),
+        **dict(zip(INTERVAL, low_high, strict=False)),
     }
-    taken = [*place, *results, *_INTERVAL, "exact", "stored_label"]
+    taken = [*place, *results, *INTERVAL, "exact", "stored_label"]
     return place | label_columns(tree, taken) | results
 
 

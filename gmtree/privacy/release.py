@@ -76,7 +76,9 @@ def release(
     epsilon, rho, delta, level_shares, neighbors, max_contributions, max_per_leaf, invariants, \
 mechanism, max_count
         Budget and how it is divided, and the public bound at which counts are cut off: see
-        :func:`gmtree.privacy.allocate`.
+        :func:`gmtree.privacy.allocate`. Floats are taken at their exact value: three releases
+        with ``epsilon=0.1`` do not fit into ``Account(epsilon="0.3")``, three with
+        ``epsilon="0.1"`` do.
     nonnegative : bool
         Values with all leaves at least 0. Where many counts are small, that lowers the error of
         leaves, but it is no longer unbiased: small counts come out larger on average, and so do

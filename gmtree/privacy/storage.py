@@ -57,6 +57,11 @@ _UNREADABLE = (
     zlib.error,
 )
 
+
+class _DamagedError(ValueError):
+    """What is wrong with a file."""
+
+
 Arrays = dict[str, np.ndarray]
 Parts = tuple[Tree, Any, Ledger, np.ndarray | None, bool, bool, dict[str, Any] | None]
 
@@ -153,13 +158,17 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 def load(path: str | os.PathLike[str]) -> Parts:
     """The parts a Release is made of; a ValueError for any file that :func:`save` did not write."""
     target = check.path("path", path)
-    return _load(target, _for_suffix(target, _read_npz, _read_parquet), FORMAT, _noisy)
+    read = _for_suffix(target, _read_npz, _read_parquet)
+    with _written_by("Release.save"):
+        return _load(target, read, FORMAT, _noisy)
 
 
 def load_tables(path: str | os.PathLike[str]) -> Parts:
     """The parts a TableRelease is made of; a ValueError for any other file."""
     target = check.path("path", path)
-    return _load(target, _for_suffix(target, _read_npz), TABLES_FORMAT, _noisy_tables)
+    read = _for_suffix(target, _read_npz)
+    with _written_by("TableRelease.save"):
+        return _load(target, read, TABLES_FORMAT, _noisy_tables)
 
 
 def is_of_tables(path: str | os.PathLike[str]) -> bool:
@@ -167,8 +176,17 @@ def is_of_tables(path: str | os.PathLike[str]) -> bool:
     target = check.path("path", path)
     if target.suffix.lower() != ".npz":
         return False
-    with target.open("rb") as stream:
+    with target.open("rb") as stream, _written_by("Release.save or TableRelease.save"):
         return _read_npz(stream)[1].get("format") == TABLES_FORMAT
+
+
+@contextmanager
+def _written_by(writer: str) -> Iterator[None]:
+    """Errors about a damaged file with the name of what writes such files."""
+    try:
+        yield
+    except _DamagedError as error:
+        raise ValueError(f"Argument 'path' must be a file written by {writer}; {error}.") from None
 
 
 def _load(path: Path, read: Callable, form: str, noisy: Callable) -> Parts:
@@ -196,7 +214,7 @@ def _for_suffix(path: Path, *kinds: Callable) -> Callable:
 
 
 def _refuse(why: str) -> NoReturn:
-    raise ValueError(f"Argument 'path' must be a file written by Release.save; {why}.") from None
+    raise _DamagedError(why) from None
 
 
 def _checksum(arrays: Arrays, header: Mapping[str, Any]) -> str:

@@ -22,6 +22,7 @@ from gmtree.consistency.tables import TableConsistency
 from gmtree.privacy.account import Account
 from gmtree.privacy.allocation import divide
 from gmtree.privacy.budget import Budget
+from gmtree.privacy.columns import INTERVAL
 from gmtree.privacy.cumulants import noise_moments, query_variances
 from gmtree.privacy.intervals import confidence, widest
 from gmtree.privacy.ledger import Ledger
@@ -82,7 +83,9 @@ def release_tables(
         Nodes or levels whose *totals* are published exactly, as in :func:`gmtree.release`. If
         ``()`` is not among the queries, other totals are not measured.
     nonnegative, integer : bool
-        Tables without negative cells, and of whole numbers with exact sums up the tree.
+        Tables without negative cells, and of whole numbers with exact sums up the tree. Cells are
+        rounded one by one, which would change the totals of `invariants`: `integer` is refused
+        with them, before anything is charged or drawn, unless a table has one cell only.
     max_count : int, optional
         Public bound at which the cells of leaves are cut off. By default, and at most, 2^50
         divided by the height, the number of leaves and the number of cells.
@@ -128,6 +131,7 @@ def release_tables(
         # Refuses queries that leave a leaf undetermined: before anything is spent.
         post = TableConsistency(tree, dict(ledger.axes or ()), query_variances(tree, ledger, exact),
                                 threads)  # fmt: skip
+        _refuse_rounded_totals(post, options[1])
         draw = Drawing("release_tables", tree, allocation, account)
         noisy = measure_tables(tree, counts, allocation, draw.charge)
     except BaseException as error:
@@ -231,8 +235,12 @@ class TableRelease:
         return self._post.marginal(self.values, query)
 
     def reprocess(self, *, nonnegative: bool = False, integer: bool = False) -> TableRelease:
-        """The same noisy tables with other options for `values`. Costs no privacy."""
+        """The same noisy tables with other options for `values`. Costs no privacy.
+
+        `integer` is refused for a release with invariants, as in :func:`release_tables`.
+        """
         options = whole_options(self.tree, self.ledger, nonnegative, integer)
+        _refuse_rounded_totals(self._post, options[1])
         other = TableRelease(
             self.tree, self.noisy, self.ledger, self._exact, *options, self._threads,
             origin=with_options(self._origin, nonnegative=options[0], integer=options[1]),
@@ -301,8 +309,10 @@ class TableRelease:
     def to_frame(self, query: TableQuery, level: float = 0.95, *, kind: str | None = None) -> Any:
         """A frame with one row per node, and for each cell of a query its value and interval.
 
-        Columns are named by the cell: ``value_0_2``, ``low_0_2`` and ``high_0_2`` for the first and
-        third value of its two axes; plain ``value`` for the total.
+        Columns are named by the cell: ``value_0_2``, ``estimate_0_2``, ``estimate_low_0_2`` and
+        ``estimate_high_0_2`` for the first and third value of its two axes; plain ``value`` and so
+        on for the total. Intervals and ``estimate_std_error``, which is the same for all cells,
+        belong to `estimate`; with `nonnegative` or `integer` it is not `value`.
 
         Examples
         --------
@@ -310,18 +320,24 @@ class TableRelease:
         >>> r = gm.release_tables(
         ...     gm.shapes.star(3), [[30, 20], [10, 40]], axes={"sex": 2}, queries=[("sex",)], rho=1
         ... )
-        >>> r.to_frame(()).columns.tolist()
-        ['node', 'parent', 'depth', 'value', 'low', 'high', 'std_error']
+        >>> r.to_frame(()).columns.tolist()  # doctest: +NORMALIZE_WHITESPACE
+        ['node', 'parent', 'depth', 'value', 'estimate', 'estimate_low', 'estimate_high',
+         'estimate_std_error']
         """
         if kind is not None:
             check.one_of("kind", kind, ("pandas", "polars", "pyarrow"))
         low, high = self.interval(query, level)
-        tables = {"value": self.marginal(query), "low": low, "high": high}
+        tables = {
+            "value": self.marginal(query),
+            "estimate": self._post.marginal(self.estimate, query),
+            **dict(zip(INTERVAL, (low, high), strict=True)),
+        }
         columns: dict[str, np.ndarray] = {}
         for cell in np.ndindex(*low.shape[1:]):
             for name, table in tables.items():
                 columns["_".join([name, *map(str, cell)])] = table[(slice(None), *cell)]
-        return self.tree.to_frame(kind=kind, **columns, std_error=self.std_error(query))
+        columns["estimate_std_error"] = self.std_error(query)
+        return self.tree.to_frame(kind=kind, **columns)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the release to a ``.npz`` file, from which :meth:`load` makes it again.
@@ -365,6 +381,17 @@ class TableRelease:
         tree, noisy, ledger, exact, nonnegative, integer, origin = storage.load_tables(path)
         options = whole_options(tree, ledger, nonnegative, integer)
         return cls(tree, noisy, ledger, exact, *options, origin=origin)
+
+
+def _refuse_rounded_totals(post: TableConsistency, integer: bool) -> None:
+    """Refuse whole cells where totals are published exactly, which their sums would not be."""
+    if integer and post._exact_marginal() is not None:
+        check.fail(
+            "integer",
+            "must be False with invariants: cells are rounded one by one, and their sums would "
+            "differ from the totals that are published exactly. Leave out `integer` and round the "
+            "tables yourself, or leave out the invariants.",
+        )
 
 
 def _again(parts: tuple[Any, ...], origin: dict[str, Any] | None) -> TableRelease:

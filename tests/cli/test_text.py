@@ -31,3 +31,13 @@ def test_fractions_are_written_out_while_they_are_short():
     assert short(Fraction(1, 3)) == "1/3"
     assert short(Fraction(1, 3) ** 20) == "2.86797e-10"
     assert short(None) == "-"
+
+
+def test_floats_are_written_as_given_and_other_numbers_rounded_up():
+    for x in (0.1, 0.3, 1e-5, 2.5e-7, 0.123456):
+        assert float(short(Fraction(x), up=True)) == x
+    assert short(Fraction(0.1), up=True) == short(Fraction(0.1)) == "0.1"
+    assert short(3 * Fraction(0.1), up=True) == "0.300001"
+    assert short(Fraction(0.1) + Fraction(1, 10**30), up=True) == "0.100001"
+    assert short(Fraction(0.1234561), up=True) == "0.123457"
+    assert short(Fraction(10) ** 400 + Fraction(1, 3), up=True) == "1.00001e+400"

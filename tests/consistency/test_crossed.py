@@ -308,3 +308,38 @@ def test_variances_under_other_noise(kind):
         post.node_variance(noise=np.ones(3))
     with pytest.raises(ValueError, match="'noise' must be finite"):
         post.node_variance(noise=-1.0)
+
+
+def test_frames_with_labels_are_refused():
+    pd = pytest.importorskip("pandas")
+    post, y = gm.CrossedConsistency([STAR, STAR]), np.arange(9.0).reshape(3, 3)
+    np.testing.assert_array_equal(post.project(pd.DataFrame(y)), post.project(y))
+    rows, columns = pd.DataFrame(y, index=list("cab")), pd.DataFrame(y, columns=list("cab"))
+    for frame in (rows, columns, pd.DataFrame(y).iloc[[2, 0, 1]]):
+        with pytest.raises(ValueError, match="'noisy' must have no labels of rows or columns"):
+            post.project(frame)
+        with pytest.raises(ValueError, match="'variance' must have no labels"):
+            gm.CrossedConsistency([STAR, STAR], frame + 1)
+        with pytest.raises(ValueError, match="'noise' must have no labels"):
+            post.node_variance(frame)
+    exists = pd.DataFrame(np.eye(2, dtype=bool), columns=["a", "b"])
+    with pytest.raises(ValueError, match="'exists' must have no labels"):
+        gm.CrossedConsistency([STAR, STAR], exists=exists)
+
+
+@pytest.mark.parametrize("nonnegative", [False, True])
+@pytest.mark.parametrize("own", [1.0, 0.0, np.nan])
+def test_pairs_of_leaves_that_do_not_exist_may_hold_anything(nonnegative, own):
+    rng = np.random.default_rng(3)
+    s, y = np.exp(rng.normal(0, 1, (3, 3))), rng.normal(5, 3, (3, 3))
+    exists = np.array([[True, True], [True, False]])
+    found = []
+    for value in (0.0, np.nan, -7.0):
+        s[2, 2], y[2, 2] = own, value
+        post = gm.CrossedConsistency([STAR, STAR], s, exists=exists)
+        found.append(post.project(y, nonnegative=nonnegative))
+        noise = np.where(np.isnan(y), np.nan, 1.0)
+        np.testing.assert_allclose(post.node_variance(noise), post.node_variance(1.0))
+    np.testing.assert_array_equal(found[1], found[0])
+    np.testing.assert_array_equal(found[2], found[0])
+    assert found[0][2, 2] == 0

@@ -371,3 +371,44 @@ def test_bad_options():
     with pytest.raises(ValueError, match="'weight' must have the shape"):
         tables.sum_variance(("a",), [1, 2, 3])
     assert repr(tables).endswith("{a: 2}, ('a',))")
+
+
+# --------------------------------------------------------------------------- rounding and labels
+
+
+def test_whole_numbers_are_refused_where_a_marginal_is_known_exactly():
+    tree, total = gm.shapes.star(3), np.array([10.0, 4.0, 6.0])
+    cells = np.array([[3.4, 3.3, 3.3], [1.4, 1.3, 1.3], [2.0, 2.0, 2.0]])
+    measured = {(): total, ("a",): cells}
+    tables = gm.TableConsistency(tree, {"a": 3}, {(): 0.0, ("a",): 1.0})
+    for options in ({"integer": True}, {"integer": "random", "nonnegative": True}):
+        with pytest.raises(ValueError, match=r"'integer' must be False .* query \(\) at node 0"):
+            tables.project(measured, **options)
+    some = gm.TableConsistency(tree, {"a": 3}, {(): {"node": [1.0, 1.0, 0.0]}, ("a",): 1.0})
+    with pytest.raises(ValueError, match=r"query \(\) at node 2"):
+        some.project(measured, integer=True)
+
+
+def test_whole_numbers_are_kept_where_all_cells_are_known_exactly():
+    tree, cells = gm.shapes.star(3), np.array([[3, 1], [1, 0], [2, 1]])
+    exact = gm.TableConsistency(tree, {"a": 2}, {(): 0.0, ("a",): 0.0})
+    x = exact.project({(): cells.sum(axis=1), ("a",): cells}, integer=True)
+    np.testing.assert_array_equal(x, cells)
+    one = gm.TableConsistency(tree, {"a": 1}, {(): 0.0, ("a",): 1.0})
+    x = one.project({(): [3, 1, 2], ("a",): np.zeros((3, 1))}, integer=True)
+    np.testing.assert_array_equal(x, [[3], [1], [2]])
+
+
+def test_labelled_totals_are_aligned_and_other_labelled_tables_refused():
+    pd = pytest.importorskip("pandas")
+    tree = gm.Tree.from_parents([-1, 0, 0], labels=["all", "x", "y"])
+    tables = gm.TableConsistency(tree, {"a": 2}, {(): 1.0, ("a",): 1.0})
+    total, cells = np.array([10.0, 1.0, 8.0]), np.array([[4.0, 5.0], [1.0, 0.0], [4.0, 5.0]])
+    expected = tables.project({(): total, ("a",): cells})
+    shuffled = pd.Series(total, index=tree.labels).iloc[[2, 0, 1]]
+    for by_a in (cells, pd.DataFrame(cells)):
+        found = tables.project({(): shuffled, ("a",): by_a})
+        np.testing.assert_array_equal(found, expected)
+    frame = pd.DataFrame(cells, index=tree.labels)
+    with pytest.raises(ValueError, match="'measurements' must not have an index of labels"):
+        tables.project({(): total, ("a",): frame})

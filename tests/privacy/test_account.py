@@ -76,7 +76,7 @@ def test_what_exceeds_the_budget_is_refused_before_anything_is_drawn(path, no_wo
     for wrong in ([1.5] * 4, [1] * 3):
         with pytest.raises((TypeError, ValueError), match="'counts'"):
             gm.release(TREE, wrong, epsilon=1, account=account)
-    with pytest.raises(TypeError, match="'account' must be a Account"):
+    with pytest.raises(TypeError, match="'account' must be an Account"):
         gm.release(TREE, COUNTS, epsilon=1, account="budget.json")
     assert account.entries == ()
 
@@ -723,3 +723,18 @@ def test_info_about_tables(folder, capsys):
     out = capsys.readouterr().out
     assert "Expected error by level and query, rho = 1" in out
     assert "by release_tables of gmtree" in out
+
+
+def test_floats_are_written_as_given_and_refusals_tell_how_to_write_decimals():
+    tree, account = gm.shapes.star(3), gm.privacy.Account(epsilon="0.3")
+    r = gm.release(tree, [1, 2], epsilon=0.1, account=account)
+    assert repr(r).endswith("epsilon=0.1)")
+    gm.release(tree, [1, 2], epsilon=0.1, account=account)
+    with pytest.raises(ValueError, match=r'have 0\.1 left .* exact value.* write "0\.1" as text'):
+        gm.release(tree, [1, 2], epsilon=0.1, account=account)
+    exact = gm.privacy.Account(epsilon="0.3")
+    for _ in range(3):
+        gm.release(tree, [1, 2], epsilon="0.1", account=exact)
+    assert exact.left == 0
+    with pytest.raises(ValueError, match=r"it has 0 of 3/10\.$"):
+        gm.release(tree, [1, 2], epsilon="0.1", account=exact)

@@ -447,7 +447,7 @@ WRONG = {
     "other": ({"shares": dict.fromkeys([*QUERIES, ("age",)], 1)}, "queries that are measured"),
     "negative": ({"shares": dict.fromkeys(QUERIES, -1)}, "'shares' must not be negative"),
     "nothing": ({"shares": dict.fromkeys(QUERIES, 0)}, "'shares' must leave a level"),
-    "account": ({"account": 1}, "'account' must be a Account"),
+    "account": ({"account": 1}, "'account' must be an Account"),
     "integer": ({"integer": 1}, "'integer' must be True or False"),
 }
 
@@ -462,7 +462,7 @@ def test_wrong_arguments_are_refused_before_anything_is_drawn(monkeypatch, chang
 
 def test_saved_and_loaded(seeded, tmp_path):
     r = gm.release_tables(TREE, COUNTS, axes=AXES, queries=QUERIES, rho=1, invariants=["state"],
-                          integer=True)  # fmt: skip
+                          nonnegative=True)  # fmt: skip
     r.save(tmp_path / "r.npz")
     for again in (gm.TableRelease.load(tmp_path / "r.npz"), pickle.loads(pickle.dumps(r))):
         assert again.ledger == r.ledger
@@ -478,7 +478,7 @@ def test_saved_and_loaded(seeded, tmp_path):
     with pytest.raises(ValueError, match="its format is"):
         gm.Release.load(tmp_path / "r.npz")
     gm.release(TREE, [1] * 5, epsilon=1).save(tmp_path / "p.npz")
-    with pytest.raises(ValueError, match="its format is"):
+    with pytest.raises(ValueError, match=r"written by TableRelease\.save; its format is"):
         gm.TableRelease.load(tmp_path / "p.npz")
     frame = r.to_frame(("sex",))
     np.testing.assert_array_equal(frame["value_1"], r.marginal(("sex",))[:, 1])
@@ -561,3 +561,33 @@ def test_counts_are_not_in_the_variables_of_a_failure(monkeypatch):
         if frame.f_globals.get("__name__", "").startswith("gmtree"):
             assert not any(isinstance(x, np.ndarray) and x.size >= 30
                            for x in frame.f_locals.values())  # fmt: skip
+
+
+def test_whole_cells_are_refused_with_invariants_before_anything_is_charged():
+    account = privacy.Account(epsilon=2)
+    terms = {"axes": AXES, "queries": QUERIES, "epsilon": 1, "invariants": ["state"]}
+    words = "'integer' must be False with invariants"
+    with pytest.raises(ValueError, match=words):
+        gm.release_tables(TREE, COUNTS, integer=True, account=account, **terms)
+    assert account.spent == 0
+    r = gm.release_tables(TREE, COUNTS, account=account, **terms)
+    with pytest.raises(ValueError, match=words):
+        r.reprocess(integer=True)
+    exact = TREE.depth == 2
+    totals = TREE.aggregate(COUNTS.sum(axis=(1, 2)))
+    np.testing.assert_allclose(r.marginal(())[exact], totals[exact], rtol=1e-12)
+
+
+def test_frames_tell_values_from_the_estimates_that_intervals_belong_to():
+    query = ("sex",)
+    r = gm.release_tables(TREE, COUNTS // 9000, axes=AXES, queries=[query, ("age", "sex")],
+                          rho="1/50", nonnegative=True, integer=True)  # fmt: skip
+    frame, (low, high) = r.to_frame(query), r.interval(query)
+    estimate = r.estimate.sum(axis=2)
+    for k in range(2):
+        np.testing.assert_array_equal(frame[f"value_{k}"], r.marginal(query)[:, k])
+        np.testing.assert_allclose(frame[f"estimate_{k}"], estimate[:, k])
+        np.testing.assert_array_equal(frame[f"estimate_low_{k}"], low[:, k])
+        np.testing.assert_array_equal(frame[f"estimate_high_{k}"], high[:, k])
+    np.testing.assert_array_equal(frame["estimate_std_error"], r.std_error(query))
+    assert not {"low_0", "high_0", "std_error"} & set(frame.columns)
