@@ -68,7 +68,16 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"Columns must have one use each; {twice!r} has two.")
     table = _read(args.file, wanted, [*by, *levels])
     with Progress(2, "making consistent") as progress:
-        solved = solve(table, levels, args.value, variance, args.nonnegative, args.integer, by=by)
+        solved = solve(
+            table,
+            levels,
+            args.value,
+            variance,
+            args.nonnegative,
+            args.integer,
+            by=by,
+            by_option="--by",
+        )
         progress.advance(1, f"writing {args.output.name}")
         columns = _columns(table, solved, args.value)
         _write(columns, args.output, ending)

@@ -12,7 +12,7 @@ import numpy as np
 
 from gmtree import _validate as check
 from gmtree.labels.columns import Codes, column_names, encode, library, take_column
-from gmtree.labels.levels import ROOT_LABEL
+from gmtree.labels.levels import ROOT_LABEL, refuse_empty
 from gmtree.labels.locate import (
     STRUCTURE,
     index_columns,
@@ -106,6 +106,7 @@ def _put(
     else:
         columns, x, s = _read(tree, argument, frame, level, value, variance)
         if columns:
+            refuse_empty([c for _, c in columns], [name for name, _ in columns])
             node = locate(tree, argument, columns)
             coded = [c for _, c in columns]
         else:
@@ -221,7 +222,7 @@ def _from_arrow(argument: str, column: Any) -> np.ndarray:
 
 
 def _from_objects(argument: str, a: np.ndarray) -> np.ndarray:
-    """Python's numbers and what stands for missing ones; the first entry that is neither is told."""
+    """Python's numbers and what stands for missing ones; the first other entry is told."""
     out = np.empty(a.shape)
     flat = out.reshape(-1)
     for row, x in enumerate(a.ravel()):
