@@ -60,6 +60,12 @@ def _vector(tree: Tree, argument: str, x: Any) -> np.ndarray:
     return v.astype(np.float64)
 
 
+def _refuse_negative(v: np.ndarray, what: str) -> None:
+    if (v < 0).any():
+        i = int(np.flatnonzero(v < 0)[0])
+        check.fail("values", f"must not be negative to be {what}; node {i} has {v[i]}.")
+
+
 def _marked(tree: Tree, argument: str, x: Any) -> np.ndarray:
     """The nodes that a mask marks, of which there must be one."""
     a = check.array(argument, tree._aligned(argument, x))
@@ -207,8 +213,9 @@ def icicle(tree: Tree, values: Any = None, *, unit: str = "", ax: Any = None) ->
     ----------
     tree : Tree
     values : array by node, optional
-        Not negative; widths are those of the leaves, and the number is written into a box with
-        room for it. By default every leaf is equally wide.
+        Not negative. The number is written into a box with room for it. Widths follow the leaves
+        alone: the box of an inner node is as wide as its leaves together, also where its own
+        value is not their sum (:func:`sums` shows where). By default every leaf is equally wide.
     unit : str
         What the values count, for the axis.
     ax : matplotlib Axes, optional
@@ -218,9 +225,7 @@ def icicle(tree: Tree, values: Any = None, *, unit: str = "", ax: Any = None) ->
     width = np.ones(tree.n_leaves)
     if values is not None:
         v = _vector(tree, "values", values)
-        if (v < 0).any():
-            i = int(np.flatnonzero(v < 0)[0])
-            check.fail("values", f"must not be negative to be widths; node {i} has {v[i]}.")
+        _refuse_negative(v, "widths")
         width = v[tree.leaves]
         if not 0 < width.sum() < np.inf:
             check.fail("values", "must not all be 0 at the leaves, and have a finite sum there.")
@@ -290,13 +295,18 @@ def sums(tree: Tree, values: Any, std_error: Any = None, *, ax: Any = None) -> A
     _refuse_large(tree)
     v = _vector(tree, "values", values)
     error = None if std_error is None else _vector(tree, "std_error", std_error)
+    below = np.zeros(tree.n)
+    with np.errstate(over="ignore", invalid="ignore"):
+        np.add.at(below, tree.parent[tree.parent >= 0], v[tree.parent >= 0])
+        apart = np.abs(v - below)
+    if not np.isfinite(below).all():
+        i = int(np.flatnonzero(~np.isfinite(below))[0])
+        check.fail("values", f"must have finite sums; the children of node {i} have none.")
     ax = _axes(ax, (0.6 * tree.n_leaves + 1.2, 1.1 * tree.height))
     patches = check.optional("matplotlib.patches", "plot", "A picture")
     left, right = _spans(tree, np.ones(tree.n_leaves))
-    below = np.zeros(tree.n)
-    np.add.at(below, tree.parent[tree.parent >= 0], v[tree.parent >= 0])
     # Sums of floating-point numbers that agree are not always equal to the last bit.
-    off = (tree.child_count > 0) & (np.abs(v - below) > 1e-9 * max(1.0, float(np.abs(v).max())))
+    off = (tree.child_count > 0) & (apart > 1e-9 * max(1.0, float(np.abs(v).max())))
     for i in range(tree.n):
         depth, inner = int(tree.depth[i]), bool(tree.child_count[i])
         face, edge = ("#f6d5d0", "#b5301f") if off[i] else ("#d4e4f4", "#2f6ca8")
@@ -347,7 +357,7 @@ def node_link(tree: Tree, values: Any = None, *, unit: str = "", ax: Any = None)
     tree : Tree
         With an `edge_length`, nodes stand as far to the right as they are from the root.
     values : array by node, optional
-        The area of a point.
+        The area of a point; not negative.
     unit : str
         What lengths are measured in, for the axis.
     ax : matplotlib Axes, optional
@@ -363,7 +373,8 @@ def node_link(tree: Tree, values: Any = None, *, unit: str = "", ax: Any = None)
     check.instance("unit", unit, str)
     size = np.full(tree.n, 14.0)
     if values is not None:
-        v = np.abs(_vector(tree, "values", values))
+        v = _vector(tree, "values", values)
+        _refuse_negative(v, "areas")
         size = 8 + 220 * v / max(float(v.max()), 1e-300)
     ax = _axes(ax, (7, max(2.5, 0.22 * tree.n_leaves + 1)))
     left, right = _spans(tree, np.ones(tree.n_leaves))

@@ -42,6 +42,11 @@ def run(args: argparse.Namespace) -> int:
     if args.epsilon is None and args.rho is None:
         if args.delta is not None or args.neighbors is not None:
             raise ValueError("--delta and --neighbors go with the budget of a new account.")
+        if not args.file.exists():
+            raise ValueError(
+                f"FILE must be a privacy account; there is no {str(args.file)!r}. "
+                "'gmtree account FILE --epsilon 1' makes one with a budget of 1."
+            )
         account = Account(path=args.file)
     else:
         account = Account(

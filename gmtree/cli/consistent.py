@@ -20,9 +20,10 @@ Make the values of a table add up, with the least change.
 
 FILE (.csv, .csv.gz or .parquet) has one column per level, coarse to fine, and a row for each node
 with its value: the columns of finer levels are empty in the row of a coarser node, and all are
-empty in that of the total. Nodes without a row, or without a value, were not measured. OUT (.csv,
-.csv.gz or .parquet) gets the same rows with consistent values, then rows for nodes that had none.
-Either may be '-' for CSV from standard input or to standard output.
+empty in that of the total; the label 'total' does not stand for it. Nodes without a row, or
+without a value, were not measured. OUT (.csv, .csv.gz or .parquet) gets the same rows with
+consistent values, then rows for nodes that had none. Either may be '-' for CSV from standard input
+or to standard output.
 """
 
 
@@ -68,7 +69,16 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"Columns must have one use each; {twice!r} has two.")
     table = _read(args.file, wanted, [*by, *levels])
     with Progress(2, "making consistent") as progress:
-        solved = solve(table, levels, args.value, variance, args.nonnegative, args.integer, by=by)
+        solved = solve(
+            table,
+            levels,
+            args.value,
+            variance,
+            args.nonnegative,
+            args.integer,
+            by=by,
+            by_option="--by",
+        )
         progress.advance(1, f"writing {args.output.name}")
         columns = _columns(table, solved, args.value)
         _write(columns, args.output, ending)

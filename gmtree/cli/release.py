@@ -47,7 +47,11 @@ def add_parser(subparsers: Any) -> None:
     )
     p.add_argument("file", metavar="FILE", type=Path, help="counts; '-' for standard input")
     p.add_argument("--levels", metavar="A,B,C", required=True, help="columns, coarse to fine")
-    p.add_argument("--count", metavar="COLUMN", help="column of counts (default: rows count one)")
+    p.add_argument(
+        "--count",
+        metavar="COLUMN",
+        help="column of counts; negative ones become 0 (default: rows count one)",
+    )
     budget = p.add_mutually_exclusive_group(required=True)
     budget.add_argument("--epsilon", help="budget of pure differential privacy, such as 0.1 or 1/3")
     budget.add_argument("--rho", help="budget of zero-concentrated differential privacy")

@@ -132,6 +132,7 @@ class Rows:
                 found = f"is there {times} times" if times else "is not there"
                 raise ValueError(
                     f"Column {name!r} of {files.shown(self._path)} must be there once; it {found}."
+                    + _separator_hint(header)
                 )
         return [header.index(name) for name in self._wanted]
 
@@ -166,6 +167,14 @@ class Rows:
                 f"Column {column!r} of {self._path.name} must hold text, numbers or dates, "
                 f"not {found}."
             )
+
+
+def _separator_hint(header: list[str]) -> str:
+    """What to tell of a header that other separators than commas seem to part."""
+    for mark, name in ((";", "semicolons"), ("\t", "tabs")):
+        if len(header) == 1 and mark in header[0]:
+            return f" Line 1 has {name} and no comma: columns must be separated by commas."
+    return ""
 
 
 def _csv_lines(name: str, stream: IO[bytes]) -> Iterator[tuple[int, list[str]]]:

@@ -12,7 +12,13 @@ from gmtree import _validate as check
 from gmtree.consistency import Consistency
 from gmtree.labels.columns import Codes, column_names, encode, library, listed_names, take_column
 from gmtree.labels.levels import build as build_tree
-from gmtree.labels.levels import number_pairs, path_of_row, read_levels
+from gmtree.labels.levels import (
+    number_pairs,
+    path_of_row,
+    read_levels,
+    refuse_empty,
+    refuse_total,
+)
 from gmtree.labels.locate import level_codes, locate, named_node
 from gmtree.labels.measurements import numbers, variance_by_level
 from gmtree.labels.table import assemble, kind_of, label_column, narwhals
@@ -36,9 +42,10 @@ def reconcile_frame(
     """Make the values of a frame add up, with the least change.
 
     Each row is a node of the hierarchy that the columns `levels` make, known by its labels: the
-    columns of finer levels are empty (None, NaN) in the row of a coarser node, and all are empty
-    in that of the total. Rows may come in any order. Nodes without a row, or whose value is
-    missing, were not measured; their values follow from the others.
+    columns of finer levels are missing (None, NaN) in the row of a coarser node, and all are
+    missing in that of the total; the empty text ``""`` is refused. Rows may come in any order.
+    Nodes without a row, or whose value is missing, were not measured; their values follow from
+    the others.
 
     Parameters
     ----------
@@ -66,7 +73,9 @@ def reconcile_frame(
     -------
     frame of the same kind
         The rows as they were, with consistent values, followed by rows for the nodes that had
-        none, in which other columns are missing.
+        none, in which other columns are missing. In pandas, rows keep their entries in an index
+        of whole numbers, and added rows get the next ones; where rows are added to a frame with
+        another index, the result counts its rows from 0.
 
     Raises
     ------
@@ -114,8 +123,12 @@ def solve(
     by: str | Sequence[str] = (),
     tree: Any = None,
     threads: int | None = None,
+    by_option: str = "'by'",
 ) -> Solved:
-    """What :func:`reconcile_frame` does, for anything with columns by name."""
+    """What :func:`reconcile_frame` does, for anything with columns by name.
+
+    `by_option` is what messages call the argument `by`.
+    """
     levels = listed_names("levels", levels)
     by = _listed("by", by)
     names = _listed("value", value)
@@ -123,8 +136,10 @@ def solve(
         check.fail("value", "must name at least one column.")
     _refuse_overlap(levels, names, by, variance)
     coded, level_names, kind = read_levels((frame,), levels)
+    refuse_empty(coded, level_names)
     if tree is None:
         made = build_tree(coded, level_names, kind)
+        refuse_total(made, coded, level_names)
         tree, node = Tree._from_level_tree(made), made.node
     else:
         if not isinstance(tree, Tree):
@@ -134,12 +149,14 @@ def solve(
         node = locate(tree, "levels", list(zip(level_names, coded, strict=True)))
     group, first = _groups(frame, by, node.size)
     groups, columns = first.size, len(names)
-    present = _rows_of(node, group, tree.n, groups, coded)
+    present = _rows_of(node, group, tree.n, groups, coded, by_option)
     # One right-hand side for each column of values in each group.
     side = [group * columns + k for k in range(columns)]
     noisy = np.full((tree.n, groups * columns), np.nan)
     for k, name in enumerate(names):
-        noisy[node, side[k]] = numbers(name, take_column("value", frame, name))
+        x = numbers(name, take_column("value", frame, name))
+        _refuse_infinite(name, x, coded)
+        noisy[node, side[k]] = x
     s = _variances(frame, tree, variance, node, side, noisy)
     x = _project(tree, s, noisy, nonnegative, integer, threads)
     where, of = np.divmod(np.flatnonzero(~present), groups)
@@ -152,6 +169,19 @@ def solve(
         where,
         first[of],
     )
+
+
+def _refuse_infinite(name: str, x: np.ndarray, coded: Sequence[Codes]) -> None:
+    """Refuse infinite values by the name of their column; NaN means that there is none."""
+    infinite = np.flatnonzero(np.isinf(x))
+    if infinite.size:
+        row = int(infinite[0])
+        where = (
+            f"row {row}, {path_of_row(coded, row)},"
+            if coded[0].label(row) is not None
+            else (f"row {row}, the total,")
+        )
+        check.fail(name, f"must be finite or missing; {where} is {x[row]}.")
 
 
 def _listed(argument: str, x: Any) -> list[str]:
@@ -181,7 +211,12 @@ def _groups(frame: Any, by: list[str], rows: int) -> tuple[np.ndarray, np.ndarra
 
 
 def _rows_of(
-    node: np.ndarray, group: np.ndarray, n: int, groups: int, coded: Sequence[Codes]
+    node: np.ndarray,
+    group: np.ndarray,
+    n: int,
+    groups: int,
+    coded: Sequence[Codes],
+    by_option: str,
 ) -> np.ndarray:
     """Which nodes have a row in which group, flat; a node that has two is refused."""
     key = node.astype(np.int64) * groups + group
@@ -195,7 +230,7 @@ def _rows_of(
         check.fail(
             "frame",
             f"must have each node once in each group; rows {earlier} and {row} are both "
-            f"{path_of_row(coded, row)}. Name what tells them apart in 'by'.",
+            f"{path_of_row(coded, row)}. Name what tells them apart in {by_option}.",
         )
     return present
 
@@ -300,11 +335,22 @@ def _written(frame: Any, kind: str, solved: Solved) -> Any:
             columns[name] = wrapped[name][solved.more_like]
     native = {name: c.to_native() for name, c in columns.items()}
     if kind == "pandas":
+        index = _longer_index(index, solved.more_nodes.size)
         native = {name: c.reset_index(drop=True) for name, c in native.items()}
         replaced = nw.from_native(replaced.to_native().reset_index(drop=True), eager_only=True)
     added = nw.from_native(assemble(native, kind), eager_only=True)
     joined = nw.concat([replaced, added], how="diagonal").to_native()
-    return joined.reset_index(drop=True) if kind == "pandas" else joined
+    return joined.set_axis(index, axis=0) if kind == "pandas" else joined
+
+
+def _longer_index(index: Any, more: int) -> Any:
+    """An index of pandas with entries for added rows; a new one if it has no whole numbers."""
+    pandas = sys.modules["pandas"]
+    if index.nlevels == 1 and pandas.api.types.is_integer_dtype(index.dtype):
+        start = int(index.max()) + 1
+        if start + more < 2**63:
+            return index.append(pandas.RangeIndex(start, start + more)).rename(index.name)
+    return pandas.RangeIndex(len(index) + more)
 
 
 def series_of(nw: Any, name: str, x: np.ndarray, kind: str, index: Any) -> Any:

@@ -44,7 +44,8 @@ def release_frame(
     levels : list of str
         Columns of labels, coarse to fine.
     count : str, optional
-        Column of counts, whole numbers; by default every row is a record and counts one.
+        Column of counts, whole numbers; negative ones become 0, or are refused with
+        ``neighbors="change_one"``. By default every row is a record and counts one.
     person : str, optional
         Column that tells whose record a row is, by labels of any kind. Then the bounds below are
         enforced, not only promised, by leaving out further records: see Notes.

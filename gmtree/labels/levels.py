@@ -181,6 +181,38 @@ def refuse_missing(coded: Sequence[Codes], names: Sequence[str]) -> None:
             )
 
 
+def refuse_empty(coded: Sequence[Codes], names: Sequence[str]) -> None:
+    """Refuse labels without characters, which tables have where a label is missing."""
+    for name, c in zip(names, coded, strict=True):
+        if c.categories is None or c.categories.dtype.kind not in "OUT":
+            continue
+        empty = [k for k, x in enumerate(c.categories.tolist()) if isinstance(x, str) and not x]
+        rows = np.flatnonzero(np.isin(c.codes, empty)) if empty else np.empty(0)
+        if rows.size:
+            fail(
+                name,
+                f"must have no empty text as a label; row {rows[0]} has ''. Use None or NaN for a "
+                "missing level.",
+            )
+
+
+def refuse_total(made: LevelTree, coded: Sequence[Codes], names: Sequence[str]) -> None:
+    """Refuse a first level with the label of the root that was put above it."""
+    if made.labels.level[0] != 0:
+        return
+    first = coded[0]
+    if first.categories is None or ROOT_LABEL not in first.categories.tolist():
+        return
+    rows = np.flatnonzero(first.codes == first.categories.tolist().index(ROOT_LABEL))
+    if rows.size:
+        fail(
+            names[0],
+            f"must not have the label {ROOT_LABEL!r} beside others, since the root above them is "
+            f"called so; row {rows[0]} has it. The row of the total has missing labels in all "
+            "levels.",
+        )
+
+
 def path_of_row(coded: Sequence[Codes], row: int) -> str:
     """The labels of a row, as far as it has any, for an error message."""
     labels = [c.label(row) for c in coded]

@@ -204,6 +204,10 @@ def index_columns(tree: Any, argument: str, index: Any) -> list[tuple[str, Codes
                 "must say what the whole numbers of its index are: name the index "
                 f"{names[0]!r} if they are labels{how}.",
             )
+        if len(found) == 1 and tree.level_names is not None:
+            codes = _root_as_missing(tree, found[0][1])
+            _refuse_deeper(tree, argument, codes)
+            return [(names[0], codes)]
         return [(name, codes) for name, (_, codes) in zip(names, found, strict=False)]
     for name, _ in found:
         if name not in names and not (names == ("label",) and len(found) == 1):
@@ -211,7 +215,37 @@ def index_columns(tree: Any, argument: str, index: Any) -> list[tuple[str, Codes
             fail(argument, f"must have an index named after {listed}, not {name!r}{how}.")
     if names == ("label",):
         return [("label", found[0][1])]
+    if len(found) == 1 and found[0][0] == names[0]:
+        return [(names[0], _root_as_missing(tree, found[0][1]))]
     return [(str(name), codes) for name, codes in found]
+
+
+def _root_as_missing(tree: Any, c: Codes) -> Codes:
+    """Labels of the first level, in which that of a root above all levels becomes a missing one."""
+    if c.categories is None or tree.height == len(tree.level_names):
+        return c
+    known = _translate(level_codes(tree, 0), Codes(np.arange(c.categories.size), c.categories))
+    label = tree._labels[tree.root]
+    place = [k for k, x in enumerate(c.categories.tolist()) if type(x) is str and x == label]
+    if not place or known[place[0]] >= 0:
+        return c
+    return Codes(np.where(c.codes == place[0], -1, c.codes), c.categories)
+
+
+def _refuse_deeper(tree: Any, argument: str, c: Codes) -> None:
+    """Refuse labels of finer levels in an index that has only one, and no name."""
+    unknown = _translate(level_codes(tree, 0), c) < 0
+    unknown[c.codes < 0] = False
+    for k in range(1, len(tree.level_names)) if unknown.any() else ():
+        deeper = np.flatnonzero(unknown & (_translate(level_codes(tree, k), c) >= 0))
+        if deeper.size:
+            listed = ", ".join(map(repr, tree.level_names))
+            fail(
+                argument,
+                f"must have a MultiIndex with one entry per level ({listed}), missing below the "
+                f"last level of a node; row {deeper[0]} has one label, of level "
+                f"{tree.level_names[k]!r}. An index of that level alone must have its name.",
+            )
 
 
 def _arrange(

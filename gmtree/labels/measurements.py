@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from decimal import Decimal
+from numbers import Real
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from gmtree import _validate as check
 from gmtree.labels.columns import Codes, column_names, encode, library, take_column
-from gmtree.labels.levels import ROOT_LABEL
+from gmtree.labels.levels import ROOT_LABEL, refuse_empty
 from gmtree.labels.locate import (
     STRUCTURE,
     index_columns,
@@ -103,6 +106,7 @@ def _put(
     else:
         columns, x, s = _read(tree, argument, frame, level, value, variance)
         if columns:
+            refuse_empty([c for _, c in columns], [name for name, _ in columns])
             node = locate(tree, argument, columns)
             coded = [c for _, c in columns]
         else:
@@ -167,19 +171,69 @@ def _read(
 
 
 def numbers(argument: str, column: Any) -> np.ndarray:
-    """A column of real numbers as float64, NaN where missing."""
+    """A column of real numbers as float64, NaN where missing.
+
+    Text, dates, booleans and complex numbers are refused, though numpy would make numbers of them.
+    """
     kind = library(column)
-    try:
-        if kind == "pandas":
+    if kind == "polars":
+        package = sys.modules["polars"]
+        if column.dtype != package.Object:
+            if not column.dtype.is_numeric() and column.dtype != package.Null:
+                _refuse_kind(argument, column.dtype)
+            return column.cast(package.Float64).to_numpy().astype(np.float64)
+        a = np.array([*column.to_list(), None], dtype=object)[:-1]
+    elif kind == "pyarrow":
+        a = _from_arrow(argument, column)
+    elif kind == "pandas" and hasattr(column, "dtype"):
+        if column.dtype.kind in "iuf":
             return column.to_numpy(dtype=np.float64, na_value=np.nan)
-        if kind == "polars":
-            return column.cast(float).to_numpy().astype(np.float64)
-        if kind == "pyarrow":
-            return np.asarray(column.to_numpy(), np.float64)
-        return np.asarray(column, np.float64)
-    except (TypeError, ValueError) as error:
-        check.fail_type(argument, f"must hold real numbers: {error}.")
-    except Exception as error:  # polars raises errors of its own
-        if type(error).__module__.partition(".")[0] not in ("polars", "pyarrow"):
-            raise
-        check.fail_type(argument, f"must hold real numbers: {error}.")
+        a = np.asarray(column) if isinstance(column.dtype, np.dtype) else _as_objects(column)
+    else:
+        a = check.array(argument, column)
+    if a.dtype == object:
+        return _from_objects(argument, a)
+    if a.dtype.kind not in "iuf":
+        _refuse_kind(argument, a.dtype)
+    return a.astype(np.float64)
+
+
+def _refuse_kind(argument: str, kind: Any) -> NoReturn:
+    check.fail_type(argument, f"must hold real numbers, not values of type {kind}.")
+
+
+def _as_objects(column: Any) -> np.ndarray:
+    return np.asarray(column.astype(object), dtype=object)
+
+
+def _from_arrow(argument: str, column: Any) -> np.ndarray:
+    """A column of pyarrow; decimals and whole numbers beside missing ones may be objects."""
+    arrow = sys.modules["pyarrow"]
+    types, kind = arrow.types, column.type
+    if types.is_dictionary(kind):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    plain = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+    if not plain and not types.is_null(kind):
+        _refuse_kind(argument, kind)
+    if not plain:
+        return np.full(len(column), None, dtype=object)
+    whole = isinstance(column, arrow.ChunkedArray)
+    return column.to_numpy() if whole else column.to_numpy(zero_copy_only=False)
+
+
+def _from_objects(argument: str, a: np.ndarray) -> np.ndarray:
+    """Python's numbers and what stands for missing ones; the first other entry is told."""
+    out = np.empty(a.shape)
+    flat = out.reshape(-1)
+    for row, x in enumerate(a.ravel()):
+        is_number = isinstance(x, (Real, Decimal)) and not isinstance(x, (bool, np.bool_))
+        if is_number:
+            try:
+                flat[row] = x
+            except (OverflowError, ValueError):
+                is_number = False
+        elif x is None or type(x).__name__ == "NAType":
+            flat[row], is_number = np.nan, True
+        if not is_number:
+            check.fail_type(argument, f"must hold real numbers; row {row} is {check.shown(x)}.")
+    return out

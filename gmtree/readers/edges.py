@@ -15,10 +15,12 @@ from gmtree.labels.distinct import (
     first_repeated,
     refuse_missing,
 )
+from gmtree.labels.levels import same_index
 
 
 def from_edges(child: Any, parent: Any) -> tuple[np.ndarray, np.ndarray]:
     """Parents and labels from two columns of labels."""
+    same_index(["child", "parent"], [child, parent])
     child, parent = column("child", child), column("parent", parent)
     if child.size != parent.size:
         fail("parent", f"must be as long as 'child' ({child.size}), not {parent.size}.")

@@ -134,3 +134,41 @@ def test_info_on_newick(tmp_path, capsys):
     assert "4 of 5 nodes have a name" in text
     assert "4 branches have a length, 13 in all" in text
     assert "├── feline" in text
+
+
+def refused(table, text, levels="shop"):
+    table.write_text(text)
+    out = table.with_name("out.csv")
+    command = ["consistent", str(table), "--levels", levels, "--value", "y", "-o", str(out)]
+    assert main(command) == 2
+    assert not out.exists()
+
+
+def test_messages_name_options_and_what_a_table_should_have(table, capsys):
+    refused(table, "shop,y\na,1\nb,2\ntotal,3\n")
+    message = capsys.readouterr().err
+    assert "must not have the label 'total'" in message
+    assert "missing labels in all levels" in message
+    refused(table, "shop,y\na,1\na,2\n,3\n")
+    assert "Name what tells them apart in --by." in capsys.readouterr().err
+    refused(table, "shop,y\na,1\nb,inf\n,3\n")
+    assert "'y' must be finite or missing; row 1, ('b'), is inf" in capsys.readouterr().err
+    refused(table, "shop;y\na;1\nb;2\n")
+    assert "Line 1 has semicolons and no comma" in capsys.readouterr().err
+    refused(table, "shop\ty\na\t1\nb\t2\n")
+    assert "Line 1 has tabs and no comma" in capsys.readouterr().err
+
+
+def test_an_account_that_is_not_there(tmp_path, capsys):
+    path = tmp_path / "budget.json"
+    assert main(["account", str(path)]) == 2
+    assert "'gmtree account FILE --epsilon 1' makes one" in capsys.readouterr().err
+    assert not path.exists()
+    assert main(["account", str(path), "--epsilon", "1"]) == 0
+    assert main(["account", str(path)]) == 0
+
+
+def test_help_tells_what_becomes_of_negative_counts(capsys):
+    with pytest.raises(SystemExit):
+        main(["release", "--help"])
+    assert "negative ones become 0" in " ".join(capsys.readouterr().out.split())
