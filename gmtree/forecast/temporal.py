@@ -15,7 +15,12 @@ import numpy as np
 
 from gmtree import _validate as check
 from gmtree.forecast.crossing import Crossing
-from gmtree.forecast.frequency import FrequencyPast, frequencies, temporal_structure
+from gmtree.forecast.frequency import (
+    FrequencyPast,
+    frequencies,
+    is_spec,
+    structure_of_periods,
+)
 from gmtree.forecast.panel import Axis, Panel, labels_as_in
 from gmtree.forecast.reconcile import Job, method_list
 from gmtree.forecast.structure import Structure, structure_of
@@ -60,7 +65,9 @@ def reconcile_cross_temporal(
     temporal : dict, Structure, Tree or summing matrix
         The structure of the periods: ``{"year": 12, "quarter": 3, "month": 1}`` with periods named
         ``month-1`` and so on, a tree such as :func:`gmtree.shapes.calendar` makes, or what
-        :class:`Structure` takes.
+        :class:`Structure` takes. A dict stands for whole periods of the longest frequency, as many
+        as `Y_hat_df` reaches into, also where it has no row for some of the shorter ones; for a
+        last year that ends early, give ``temporal_structure(spec, periods)``.
     method : str or list
         ``"ols"``, ``"wls_struct"``, ``"wls_var"`` or ``"bottom_up"``; or ``"ols"``, ``"struc"`` and
         ``"wlsv"``, as the R package FoReco calls them. ``"wls_var"`` has one variance for each
@@ -107,13 +114,8 @@ def reconcile_cross_temporal(
     kind = kind_of("Y_hat_df", Y_hat_df)
     series = structure_of(S_df, tags, spec, id_col)
     codes = encode(id_time_col, take_column("Y_hat_df", Y_hat_df, id_time_col))
-    if isinstance(temporal, Mapping) and all(isinstance(k, int) for k in temporal.values()):
-        shortest = min(temporal, key=lambda name: temporal[name])
-        listed = [] if codes.categories is None else codes.categories.tolist()
-        count = sum(str(label).rpartition("-")[0] == str(shortest) for label in listed)
-        if not count:
-            check.fail(id_time_col, f"must have periods named '{shortest}-1' and so on.")
-        periods = temporal_structure(temporal, count)
+    if is_spec(temporal):
+        periods = structure_of_periods("temporal", temporal, id_time_col, codes)
     elif temporal is None:
         check.fail("temporal", "must tell the structure of the periods.")
     else:
