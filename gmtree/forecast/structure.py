@@ -201,10 +201,14 @@ class Structure:
             found.append(row)
         return np.array(found, np.int64)
 
-    def locate(self, argument: str, codes: Codes) -> np.ndarray:
-        """The series of each row of a column of names."""
+    def locate(
+        self, argument: str, codes: Codes, column: str | None = None, what: str = "series"
+    ) -> np.ndarray:
+        """The series of each row of a column of names; `column` is that of a frame `argument`."""
+        where = "" if column is None else f" in its column {column!r}"
         if (missing := codes.missing) is not None:
-            check.fail(argument, f"must have no missing names; row {_first(missing)} has none.")
+            first = _first(missing)
+            check.fail(argument, f"must have no missing names{where}; row {first} has none.")
         if codes.categories is None:
             names, place = np.unique(codes.codes, return_inverse=True)
         else:
@@ -219,7 +223,7 @@ class Structure:
             k = _first(found < 0)
             check.fail(
                 argument,
-                f"must name series of the structure; row {k} has {codes.label(k)!r}.",
+                f"must name {what} of the structure{where}; row {k} has {codes.label(k)!r}.",
             )
         return found
 

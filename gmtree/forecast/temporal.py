@@ -22,7 +22,7 @@ from gmtree.forecast.frequency import (
     structure_of_periods,
 )
 from gmtree.forecast.panel import Axis, Panel, labels_as_in
-from gmtree.forecast.reconcile import Job, method_list
+from gmtree.forecast.reconcile import Job, method_list, refuse_unused
 from gmtree.forecast.structure import Structure, structure_of
 from gmtree.forecast.variances import check_levels
 from gmtree.labels.columns import encode, refuse_no_names, take_column
@@ -111,6 +111,7 @@ def reconcile_cross_temporal(
         id_col=id_col, time_col=time_col, target_col=target_col, id_time_col=id_time_col
     )
     methods = method_list(method, NAMES)
+    refuse_unused(variance, methods)
     kind = kind_of("Y_hat_df", Y_hat_df)
     series = structure_of(S_df, tags, spec, id_col)
     codes = encode(id_time_col, take_column("Y_hat_df", Y_hat_df, id_time_col))
@@ -120,8 +121,9 @@ def reconcile_cross_temporal(
         check.fail("temporal", "must tell the structure of the periods.")
     else:
         periods = structure_of(temporal, None, None, id_time_col)
-    node = series.locate(id_col, encode(id_col, take_column("Y_hat_df", Y_hat_df, id_col)))
-    period = periods.locate(id_time_col, codes)
+    ids = encode(id_col, take_column("Y_hat_df", Y_hat_df, id_col))
+    node = series.locate("Y_hat_df", ids, id_col)
+    period = periods.locate("Y_hat_df", codes, id_time_col, "periods")
     pairs = _Pairs(series, periods)
     one = Axis("step", np.zeros(1, np.int64), np.zeros(1, np.int64))
     panel = _PairPanel.of(
@@ -131,7 +133,7 @@ def reconcile_cross_temporal(
     past = None
     if Y_df is not None:
         kind_of("Y_df", Y_df)
-        find = partial(series.locate, id_col)
+        find = partial(series.locate, "Y_df", column=id_col)
         past = FrequencyPast(Y_df, find, series.n, periods, (id_col, id_time_col, target_col))
     job = Job(
         panel,

@@ -219,3 +219,21 @@ def test_the_largest_number_of_any_frequency_tells_the_number_of_periods():
         reconcile_cross_temporal(short, **options)
     options["temporal"] = temporal_structure({"year": 4, "quarter": 1}, 6)
     assert len(reconcile_cross_temporal(short, **options)) == 24
+
+
+def test_frequencies_in_place_of_their_structure():
+    te, frame = periods_frame(["a", "b"])
+    found = reconcile(frame, SPEC, temporal=True)
+    pd.testing.assert_frame_equal(found, reconcile(frame, te, temporal=True))
+    part = reconcile(frame[frame.temporal_id != "month-12"], SPEC, temporal=True)
+    assert len(part) == len(frame)
+    with pytest.raises(
+        ValueError, match="'intervals_method' must not be 'bootstrap' with temporal"
+    ):
+        reconcile(frame, SPEC, temporal=True, Y_df=past_frame(["a", "b"]), level=[80],
+                  intervals_method="bootstrap")  # fmt: skip
+    with pytest.raises(ValueError, match="'variance' must be None unless a method is 'wls_var'"):
+        reconcile_cross_temporal(frame, {"a": "b"}, temporal=SPEC, variance={"year": 1.0})
+    wrong = frame.assign(temporal_id=["week-1", *frame.temporal_id[1:]])
+    with pytest.raises(ValueError, match=r"'Y_hat_df' must name periods .* 'temporal_id'; row 0"):
+        reconcile_cross_temporal(wrong, {"a": "b"}, temporal=SPEC)
