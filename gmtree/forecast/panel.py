@@ -105,7 +105,7 @@ class Panel:
                 return cls(frame, argument, kind, structure, None, steps, (id_col, step_col))
         if node is None:
             ids = encode(id_col, take_column(argument, frame, id_col))
-            node = structure.locate(argument, ids, id_col)
+            node = structure._locate(argument, ids, id_col)
         if step is None:
             step = encode(step_col, take_column(argument, frame, step_col))
         of_row, steps = read_axis(step_col, step)

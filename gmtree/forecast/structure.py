@@ -201,10 +201,14 @@ class Structure:
             found.append(row)
         return np.array(found, np.int64)
 
-    def locate(
+    def locate(self, argument: str, codes: Codes) -> np.ndarray:
+        """The series of each row of a column of names."""
+        return self._locate(argument, codes)
+
+    def _locate(
         self, argument: str, codes: Codes, column: str | None = None, what: str = "series"
     ) -> np.ndarray:
-        """The series of each row of a column of names; `column` is that of a frame `argument`."""
+        """The same; errors name the `column` of the frame that `argument` is."""
         where = "" if column is None else f" in its column {column!r}"
         if (missing := codes.missing) is not None:
             first = _first(missing)

@@ -122,8 +122,8 @@ def reconcile_cross_temporal(
     else:
         periods = structure_of(temporal, None, None, id_time_col)
     ids = encode(id_col, take_column("Y_hat_df", Y_hat_df, id_col))
-    node = series.locate("Y_hat_df", ids, id_col)
-    period = periods.locate("Y_hat_df", codes, id_time_col, "periods")
+    node = series._locate("Y_hat_df", ids, id_col)
+    period = periods._locate("Y_hat_df", codes, id_time_col, "periods")
     pairs = _Pairs(series, periods)
     one = Axis("step", np.zeros(1, np.int64), np.zeros(1, np.int64))
     panel = _PairPanel.of(
@@ -133,7 +133,7 @@ def reconcile_cross_temporal(
     past = None
     if Y_df is not None:
         kind_of("Y_df", Y_df)
-        find = partial(series.locate, "Y_df", column=id_col)
+        find = partial(series._locate, "Y_df", column=id_col)
         past = FrequencyPast(Y_df, find, series.n, periods, (id_col, id_time_col, target_col))
     job = Job(
         panel,
