@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gmtree import _validate as check
-from gmtree.forecast.panel import read_axis
+from gmtree.forecast.panel import holds_numbers, read_axis
 from gmtree.forecast.rows import read_levels, rows_of_levels
 from gmtree.forecast.structure import Structure
 from gmtree.labels.columns import Codes, encode, refuse_no_names, take_column
@@ -67,11 +67,15 @@ def aggregate(
     step, steps = read_axis(time_col, encode(time_col, take_column("df", df, time_col)))
     columns = {}
     for name in target_cols:
-        x = numbers(name, take_column("df", df, name))
+        given = take_column("df", df, name)
+        if not holds_numbers(given, kind):
+            check.fail_type(name, "must hold real numbers to be summed, not dates, truth values, "
+                            "text or others.")  # fmt: skip
+        x = numbers(name, given)
         if not np.isfinite(x).all():
             row = int(np.argmax(~np.isfinite(x)))
             check.fail(name, f"must be finite; row {row} is {x[row]}.")
-        whole = np.asarray(take_column("df", df, name)).dtype.kind in "iub"
+        whole = np.asarray(given).dtype.kind in "iu"
         columns[name] = (x, np.int64 if whole else np.float64)
     structure = Structure._of_rows(rows_of_levels(levels))
     series, times, sums = [], [], {name: [] for name in columns}  # type: ignore[var-annotated]

@@ -41,22 +41,67 @@ def temporal_structure(spec: Mapping[str, int], periods: int) -> Structure:
     >>> year.labels.tolist()
     ['year-1', 'quarter-1', 'quarter-2', 'quarter-3', 'quarter-4']
     """
-    if not isinstance(spec, Mapping) or not spec:
-        check.fail_type("spec", f"must be a dict of numbers of periods, not {spec!r}.")
     count = check.count("periods", periods, least=1)
     if count > MOST_PERIODS:
         check.fail("periods", f"must be at most {MOST_PERIODS}, not {periods}.")
-    length = {str(name): check.count(f"spec[{name!r}]", k, least=1) for name, k in spec.items()}
-    if 1 not in length.values():
-        check.fail("spec", "must have a frequency of one period, the shortest.")
-    if len(set(length.values())) < len(length):
-        check.fail("spec", f"must have different numbers of periods, not {length}.")
+    length = _lengths("spec", spec)
     levels = []
     for name in sorted(length, key=lambda name: -length[name]):
         of_leaf = np.arange(count) // length[name]
         labels = np.array([f"{name}-{k + 1}" for k in range(int(of_leaf[-1]) + 1)], dtype=object)
         levels.append(Level(name, labels, of_leaf))
     return Structure._of_rows(rows_of_levels(levels))
+
+
+def _lengths(argument: str, spec: Any) -> dict[str, int]:
+    """How many of the shortest periods each frequency has."""
+    if not isinstance(spec, Mapping) or not spec:
+        check.fail_type(argument, f"must be a dict of numbers of periods, not {spec!r}.")
+    length = {
+        str(name): check.count(f"{argument}[{name!r}]", k, least=1) for name, k in spec.items()
+    }
+    if 1 not in length.values():
+        check.fail(argument, "must have a frequency of one period, the shortest.")
+    if len(set(length.values())) < len(length):
+        check.fail(argument, f"must have different numbers of periods, not {length}.")
+    return length
+
+
+def is_spec(x: Any) -> bool:
+    """Whether it tells frequencies by their lengths, as :func:`temporal_structure` takes them."""
+    return (
+        isinstance(x, Mapping)
+        and bool(x)
+        and all(isinstance(name, str) for name in x)
+        and all(isinstance(k, (int, np.integer)) for k in x.values())
+    )
+
+
+def structure_of_periods(argument: str, spec: Any, column: str, codes: Codes) -> Structure:
+    """Whole periods of the longest frequency, as many as the named periods reach into.
+
+    The largest number of any frequency counts, not how many names there are: a year of which a
+    quarter is never named has four of them all the same.
+    """
+    length = _lengths(argument, spec)
+    shortest = min(length, key=lambda name: length[name])
+    if codes.categories is None:
+        used: list[Any] = []
+    else:
+        used = codes.categories[np.unique(codes.codes[codes.codes >= 0])].tolist()
+    end, has_shortest = 0, False
+    for label in used:
+        name, _, number = str(label).rpartition("-")
+        if name in length and number.isdecimal():
+            end = max(end, int(number) * length[name])
+            has_shortest |= name == shortest
+    if not has_shortest:
+        check.fail(column, f"must have periods named '{shortest}-1' and so on.")
+    longest = max(length.values())
+    count = -(-end // longest) * longest
+    if count > MOST_PERIODS:
+        check.fail(column, f"must name at most {MOST_PERIODS} periods, not {count}.")
+    return temporal_structure(spec, count)
 
 
 def frequencies(structure: Structure) -> tuple[list[str], np.ndarray]:

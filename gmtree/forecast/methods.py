@@ -74,7 +74,9 @@ class _Reconciler:
         residuals = None
         if y_insample is not None and y_hat_insample is not None:
             past = _matrix("y_insample", y_insample, structure.n)
-            residuals = past - _matrix("y_hat_insample", y_hat_insample, structure.n)
+            fitted = _matrix("y_hat_insample", y_hat_insample, structure.n)
+            _refuse_shape("y_hat_insample", fitted, "y_insample", past)
+            residuals = past - fitted
         if intervals_method not in (None, "normality", "bootstrap"):
             check.fail(
                 "intervals_method",
@@ -88,8 +90,11 @@ class _Reconciler:
             if sigmah is None:
                 check.fail("sigmah", "must be given for normal intervals.")
             sigma = _matrix("sigmah", sigmah, structure.n)
-            if sigma.shape != y.shape:
-                check.fail("sigmah", f"must have the shape {y.shape} of y_hat, not {sigma.shape}.")
+            _refuse_shape("sigmah", sigma, "y_hat", y)
+            if (sigma < 0).any():
+                k, step = (int(i) for i in np.argwhere(sigma < 0)[0])
+                check.fail("sigmah", f"must not be negative; {structure.name(k)} has "
+                           f"{sigma[k, step]} at step {step}.")  # fmt: skip
             self._sigma = np.sqrt(self._noise_variance(sigma**2))
             self.sampler = Normal(self._given(y), sigma, self._project, seed)
         elif intervals_method == "bootstrap":
@@ -114,10 +119,14 @@ class _Reconciler:
         seed: int | None = None,
         tags: Any = None,
     ) -> dict[str, np.ndarray]:
-        """Coherent forecasts: ``"mean"`` and, with `level`, ``"quantiles"``; see :meth:`fit`."""
+        """Coherent forecasts: ``"mean"`` and, with `level`, ``"quantiles"``; see :meth:`fit`.
+
+        Intervals are normal, and need `sigmah`, unless `intervals_method` is ``"bootstrap"``.
+        """
+        method = "normality" if intervals_method is None else intervals_method
         self.fit(
             S, y_hat, y_insample, y_hat_insample, sigmah,
-            None if level is None else intervals_method, num_samples, seed, tags,
+            None if level is None else method, num_samples, seed, tags,
         )  # fmt: skip
         return self._answer(level)
 
@@ -132,8 +141,10 @@ class _Reconciler:
 
     def _answer(self, level: Any) -> dict[str, np.ndarray]:
         found: dict[str, np.ndarray] = {"mean": self._mean}
-        if level is None or self.sampler is None:
+        if level is None:
             return found
+        if self.sampler is None:
+            check.fail("level", "must be None unless intervals_method was given to fit.")
         q = quantiles_of(check_levels(level))
         if self._sigma is not None:
             found["sigmah"] = self._sigma
@@ -208,7 +219,8 @@ class MinTrace(_Reconciler):
     ----------
     method : {"ols", "wls_struct", "wls_var", "mint_shrink"}
         Variances that are equal, numbers of leaves, or those of residuals; or a shrunk covariance
-        of residuals, with all pairs of series in it but no matrix of that size.
+        of residuals, with all pairs of series in it but no matrix of that size. The last takes
+        neither `nonnegative` nor missing forecasts.
     nonnegative : bool
         Closest among forecasts that are nowhere negative: on a tree the exact optimum, on crossed
         trees to a certified distance. Normal intervals are those of the optimum without the bound,
@@ -319,6 +331,11 @@ def _matrix(argument: str, x: Any, rows: int) -> np.ndarray:
     if a.ndim != 2 or a.shape[0] != rows or not a.shape[1]:
         check.fail(argument, f"must have one row per series ({rows}), not shape {a.shape}.")
     return np.array(a, np.float64)
+
+
+def _refuse_shape(argument: str, x: np.ndarray, other: str, y: np.ndarray) -> None:
+    if x.shape != y.shape:
+        check.fail(argument, f"must have the shape {y.shape} of {other}, not {x.shape}.")
 
 
 def _structure(S: Any, tags: Any) -> Structure:

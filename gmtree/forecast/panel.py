@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,8 @@ class Panel:
                 _, steps = read_axis(step_col, times)
                 return cls(frame, argument, kind, structure, None, steps, (id_col, step_col))
         if node is None:
-            node = structure.locate(id_col, encode(id_col, take_column(argument, frame, id_col)))
+            ids = encode(id_col, take_column(argument, frame, id_col))
+            node = structure._locate(argument, ids, id_col)
         if step is None:
             step = encode(step_col, take_column(argument, frame, step_col))
         of_row, steps = read_axis(step_col, step)
@@ -162,6 +164,13 @@ class Panel:
             check.fail(name, f"must be finite; {self.structure.name(k)} at {self.steps.name(step)} "
                        f"is {out[k, step]}.")  # fmt: skip
         return out
+
+    def first_row(self, mask: np.ndarray) -> str:
+        """The first row of the frame whose pair is in a mask, for an error message."""
+        of_row = mask.reshape(-1) if self.place is None else mask.reshape(-1)[self.place]
+        row = int(np.argmax(of_row))
+        k, step = divmod(row if self.place is None else int(self.place[row]), self.steps.size)
+        return f"row {row} ({self.structure.name(k)} at {self.steps.name(step)})"
 
     # ------------------------------------------------------------------ writing
 
@@ -255,13 +264,34 @@ def labels_as_in(wrapped: Any, name: str, labels: Any, rows: np.ndarray, kind: s
     return as_in(narwhals(), name, made, wrapped[name].to_native(), kind).to_native()
 
 
-def model_names(frame: Any, others: Sequence[str]) -> list[str]:
-    """Columns of base forecasts: all that are neither names, times, bounds nor sample paths."""
+def holds_numbers(column: Any, kind: str) -> bool:
+    """Whether a column is of real numbers; dates, truth values, text and categories are not.
+
+    One of Python objects is, if it has numbers among others, so that these are refused by name.
+    """
+    if isinstance(column, Codes):
+        return False
+    if kind != "pandas":
+        empty = str(getattr(column, "dtype", getattr(column, "type", ""))).lower() == "null"
+        return empty or narwhals().from_native(column, series_only=True).dtype.is_numeric()
+    if column.dtype.kind != "O":
+        return column.dtype.kind in "iuf"
+    found = sys.modules["pandas"].api.types.infer_dtype(column, skipna=True)
+    if found.startswith("mixed"):
+        return any(isinstance(x, Real) and not isinstance(x, (bool, np.bool_)) for x in column)
+    is_empty = found == "empty" and column.dtype == object
+    return is_empty or found in ("integer", "floating", "decimal")
+
+
+def model_names(frame: Any, kind: str, others: Sequence[str]) -> list[str]:
+    """Columns of numbers that are neither names, times, bounds nor sample paths."""
     found = []
-    for name in column_names(frame):
+    names = column_names(frame)
+    for name in names:
         if name in others or not isinstance(name, str):
             continue
-        if not any(part in name for part in ("-lo-", "-hi-", "-median", "-sample-")):
+        other = any(part in name for part in ("-lo-", "-hi-", "-median", "-sample-"))
+        if not other and (names.count(name) > 1 or holds_numbers(frame[name], kind)):
             found.append(name)
     return found
 

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from gmtree import _validate as check
-from gmtree.forecast.frequency import FrequencyPast
+from gmtree.forecast.frequency import FrequencyPast, is_spec, structure_of_periods
 from gmtree.forecast.intervals import Bootstrap, Normal
 from gmtree.forecast.methods import SAMPLES, bottom_up_missing
 from gmtree.forecast.panel import Panel, model_names, sample_names
@@ -19,6 +19,7 @@ from gmtree.forecast.shrinkage import Shrunk, refuse_bounds
 from gmtree.forecast.solver import Weights
 from gmtree.forecast.structure import Structure, structure_of
 from gmtree.forecast.variances import (
+    METHODS,
     bound_names,
     check_by_series,
     check_immutable,
@@ -32,7 +33,15 @@ from gmtree.forecast.variances import (
     weights_of,
     with_immutable,
 )
-from gmtree.labels.columns import Codes, column_names, encode_index, library, refuse_no_names
+from gmtree.labels.columns import (
+    Codes,
+    column_names,
+    encode,
+    encode_index,
+    library,
+    refuse_no_names,
+    take_column,
+)
 from gmtree.labels.table import kind_of
 
 INTERVALS = ("normality", "bootstrap", "samples")
@@ -68,20 +77,26 @@ def reconcile(
     ----------
     Y_hat_df : frame of pandas, polars or pyarrow
         Base forecasts: a row for each series and step, columns `id_col` and `time_col`, and one
-        column per model; bounds in columns such as ``ets-lo-90`` and ``ets-hi-90``, sample paths
-        in ``ets-sample-0`` and so on. Rows may come in any order. Missing values and rows are
-        forecasts that do not exist; the others determine them. A frame of sktime, with levels
-        and times in its index, needs no structure: ``__total`` in the index tells it.
+        column of numbers per model; columns of dates, text, categories, truth values or complex
+        numbers, such as a ``cutoff``, are no models and stay as they are. Bounds are in columns
+        such as ``ets-lo-90`` and ``ets-hi-90``, sample paths in ``ets-sample-0`` and so on. Rows
+        may come in any order. Missing values and rows are forecasts that do not exist; the others
+        determine them. A frame of sktime, with levels and times in its index, needs no structure:
+        ``__total`` in the index tells it.
     S_df, tags, spec
         The structure; see :class:`Structure`, which may be given as `S_df` itself.
     method : {"ols", "wls_struct", "wls_var", "mint_shrink", "bottom_up"}, or a list of them
         Weights: equal variances, numbers of leaves, variances of residuals, or their shrunk
-        covariance, which needs residuals of all series in the same periods.
+        covariance, which needs residuals of all series in the same periods. ``"mint_shrink"`` takes
+        neither missing forecasts nor `nonnegative` nor `immutable`; ``"bottom_up"`` needs a
+        forecast of each leaf, and looks at nothing else.
     Y_df : frame, optional
         Past values in the column `target_col` and fitted values in columns named after models,
         for ``"wls_var"``, ``"mint_shrink"`` and for bootstrapped intervals.
     nonnegative : bool
-        Among forecasts that are nowhere negative. Exact on a tree.
+        Among forecasts that are nowhere negative. Exact on a tree. With ``"bottom_up"`` leaves
+        below zero are set to zero and summed, which is the optimum if only leaves count. Not for
+        ``"mint_shrink"``.
     level : list of numbers, optional
         Intervals to add, in percent.
     intervals_method : {"normality", "bootstrap", "samples"}
@@ -99,13 +114,15 @@ def reconcile(
     residual_variance : {"mean_square", "variance"}
         See :class:`MinTrace`.
     immutable : list of names
-        Series whose forecasts must not change.
+        Series whose forecasts must not change. Not for ``"mint_shrink"``; ``"bottom_up"`` keeps the
+        leaves and nothing else.
     clip_base : bool
         See :class:`MinTrace`.
     temporal : bool
         Make the periods of `id_time_col` coherent for each series of `id_col`, instead of the
-        series at each time. With ``"wls_var"``, variances are by frequency: see
-        :func:`reconcile_cross_temporal`.
+        series at each time. `S_df` is then the structure of the periods, or a dict of frequencies
+        such as ``{"year": 4, "quarter": 1}``: see :func:`temporal_structure`. With
+        ``"wls_var"``, variances are by frequency: see :func:`reconcile_cross_temporal`.
     id_col, time_col, target_col, id_time_col : str
         Names of columns.
     threads : int, optional
@@ -116,10 +133,16 @@ def reconcile(
     frame of the same kind
         All rows and columns of `Y_hat_df`, and columns ``<model>/<method>`` with the names that
         hierarchicalforecast gives them: ``ets/MinTrace_method-ols`` and ``ets/BottomUp``, followed
-        by ``-lo-80``, ``-hi-80`` for intervals.
+        by ``-lo-80``, ``-hi-80`` for intervals. Pairs of a series and a step without a row in
+        `Y_hat_df` get one, at the end; other columns are missing there. The index of a pandas frame
+        stays as it is if no row is added, and counts from 0 otherwise.
 
     Notes
     -----
+    Bounds tell a standard deviation: half the distance from the lower to the upper one, divided by
+    the normal quantile of their level (1.645 for 90), and the mean of these over all levels that
+    have both bounds. Without bounds it is the root of the variance of residuals in `Y_df`.
+
     Standard errors of intervals are exact for independent base forecasts with the deviations that
     their bounds tell, also where the weights are others, as with ``"ols"``. Where weights are
     not products on crossed trees they take dense algebra, for at most 2,000 leaves.
@@ -140,6 +163,9 @@ def reconcile(
     ets/MinTrace_method-ols-hi-90 [10.63, 6.63, 5.63]
     """
     check.flag("nonnegative", nonnegative)
+    if isinstance(temporal, Mapping):
+        check.fail_type("temporal", "must be True or False; a dict of frequencies goes to S_df, "
+                        "with temporal=True, or to temporal_structure.")  # fmt: skip
     check.flag("temporal", temporal)
     check.flag("clip_base", clip_base)
     if clip_base and not nonnegative:
@@ -151,6 +177,7 @@ def reconcile(
     )
     methods = method_list(method)
     columns = (id_col, time_col, target_col, id_time_col)
+    refuse_unused(variance, methods)
     panel = _read_forecasts(Y_hat_df, S_df, tags, spec, temporal, columns)
     job = Job(
         panel,
@@ -179,15 +206,21 @@ def method_list(method: Any, others: Mapping[str, str] | None = None) -> list[st
         )
     names = [(others or {}).get(each, each) if isinstance(each, str) else each for each in several]
     for each in names:
-        if each != "bottom_up":
-            check_method(each)
+        check_method(each, (*METHODS, "bottom_up"))
     return names
+
+
+def refuse_unused(variance: Any, methods: Sequence[str]) -> None:
+    """Refuse variances that no method weighs with."""
+    if variance is not None and "wls_var" not in methods:
+        check.fail("variance", f"must be None unless a method is 'wls_var', not {methods}.")
 
 
 def _read_forecasts(
     frame: Any, S_df: Any, tags: Any, spec: Any, temporal: bool, columns: tuple[str, ...]
 ) -> Panel:
     id_col, time_col, _, id_time_col = columns
+    kind_of("Y_hat_df", frame)
     index = getattr(frame, "index", None)
     in_index = library(frame) == "pandas" and getattr(index, "nlevels", 1) > 1
     if S_df is None and not tags and spec is None and in_index:
@@ -198,7 +231,11 @@ def _read_forecasts(
     if not temporal:
         structure = structure_of(S_df, tags, spec, id_col)
         return Panel.read("Y_hat_df", frame, structure, id_col, time_col)
-    structure = structure_of(S_df, tags, spec, id_time_col)
+    if is_spec(S_df):
+        codes = encode(id_time_col, take_column("Y_hat_df", frame, id_time_col))
+        structure = structure_of_periods("S_df", S_df, id_time_col, codes)
+    else:
+        structure = structure_of(S_df, tags, spec, id_time_col)
     return Panel.read("Y_hat_df", frame, structure, id_time_col, id_col)
 
 
@@ -252,9 +289,11 @@ class Job:
         others = [*options["columns"]]
         if isinstance(options["variance"], str):
             others.append(options["variance"])
-        self.models = model_names(panel.frame, others)
+        self.models = model_names(panel.frame, panel.kind, others)
         if not self.models:
-            check.fail("Y_hat_df", "must have a column of base forecasts.")
+            listed = check.some(map(repr, column_names(panel.frame)))
+            check.fail("Y_hat_df", "must have a column of base forecasts, which holds numbers; it "
+                       f"has {listed}.")  # fmt: skip
         self._values: dict[str, np.ndarray] = {}
 
     def written(self, methods: Sequence[str]) -> Any:
@@ -322,7 +361,7 @@ class Job:
         o = self.options
         if method == "bottom_up":
             bottom_up_missing(self.structure, y)
-            return _Sums(self.structure)
+            return _Sums(self.structure, o["nonnegative"])
         if method == "mint_shrink":
             return self._shrunk(model)
         s: np.ndarray | None
@@ -379,9 +418,11 @@ class Job:
             sigma = np.zeros(self.panel.shape)
             for level, (low, high) in found.items():
                 width = self.panel.values(high) - self.panel.values(low)
+                if (width < 0).any():
+                    where = self.panel.first_row(width < 0)
+                    check.fail(low, f"must not be above {high!r}; {where} has it so.")
                 width /= 2 * half_width(level) * len(found)
                 sigma += width
-            np.maximum(sigma, 0, out=sigma)
         else:
             if self.past is None:
                 check.fail(
@@ -402,9 +443,12 @@ class Job:
 
     def _bootstrap(self, solver: Any, y: np.ndarray, model: str) -> Bootstrap:
         o = self.options
+        if self.past is None:
+            check.fail("Y_df", "must hold values and fitted values of the model in each period for "
+                       "intervals_method='bootstrap'.")  # fmt: skip
         if not isinstance(self.past, Past):
-            check.fail("Y_df", "must be given for bootstrapped paths, which are not made of "
-                       "several frequencies.")  # fmt: skip
+            check.fail("intervals_method", "must not be 'bootstrap' with temporal=True: residuals "
+                       "of several frequencies are not of the same periods.")  # fmt: skip
         past = self.past.residuals(model)
         if o["nonnegative"]:
             check.fail("intervals_method", "must not be 'bootstrap' with nonnegative=True.")
@@ -433,12 +477,19 @@ class _Weighted:
 
 
 class _Sums:
-    """Sums of the leaves."""
+    """Sums of the leaves, or of their positive parts.
 
-    def __init__(self, structure: Structure) -> None:
-        self._structure = structure
+    Where only leaves count, and each for itself, the closest leaves that are not negative are their
+    positive parts.
+    """
+
+    def __init__(self, structure: Structure, nonnegative: bool = False) -> None:
+        self._structure, self._nonnegative = structure, nonnegative
 
     def project(self, y: np.ndarray) -> np.ndarray:
+        return self.linear(np.maximum(y, 0) if self._nonnegative else y)
+
+    def linear(self, y: np.ndarray) -> np.ndarray:
         return self._structure.aggregate(np.ascontiguousarray(y[self._structure.leaf]))
 
-    linear = noise_variance = project
+    noise_variance = linear

@@ -203,8 +203,16 @@ class Structure:
 
     def locate(self, argument: str, codes: Codes) -> np.ndarray:
         """The series of each row of a column of names."""
+        return self._locate(argument, codes)
+
+    def _locate(
+        self, argument: str, codes: Codes, column: str | None = None, what: str = "series"
+    ) -> np.ndarray:
+        """The same; errors name the `column` of the frame that `argument` is."""
+        where = "" if column is None else f" in its column {column!r}"
         if (missing := codes.missing) is not None:
-            check.fail(argument, f"must have no missing names; row {_first(missing)} has none.")
+            first = _first(missing)
+            check.fail(argument, f"must have no missing names{where}; row {first} has none.")
         if codes.categories is None:
             names, place = np.unique(codes.codes, return_inverse=True)
         else:
@@ -219,7 +227,7 @@ class Structure:
             k = _first(found < 0)
             check.fail(
                 argument,
-                f"must name series of the structure; row {k} has {codes.label(k)!r}.",
+                f"must name {what} of the structure{where}; row {k} has {codes.label(k)!r}.",
             )
         return found
 

@@ -15,9 +15,14 @@ import numpy as np
 
 from gmtree import _validate as check
 from gmtree.forecast.crossing import Crossing
-from gmtree.forecast.frequency import FrequencyPast, frequencies, temporal_structure
+from gmtree.forecast.frequency import (
+    FrequencyPast,
+    frequencies,
+    is_spec,
+    structure_of_periods,
+)
 from gmtree.forecast.panel import Axis, Panel, labels_as_in
-from gmtree.forecast.reconcile import Job, method_list
+from gmtree.forecast.reconcile import Job, method_list, refuse_unused
 from gmtree.forecast.structure import Structure, structure_of
 from gmtree.forecast.variances import check_levels
 from gmtree.labels.columns import encode, refuse_no_names, take_column
@@ -60,7 +65,9 @@ def reconcile_cross_temporal(
     temporal : dict, Structure, Tree or summing matrix
         The structure of the periods: ``{"year": 12, "quarter": 3, "month": 1}`` with periods named
         ``month-1`` and so on, a tree such as :func:`gmtree.shapes.calendar` makes, or what
-        :class:`Structure` takes.
+        :class:`Structure` takes. A dict stands for whole periods of the longest frequency, as many
+        as `Y_hat_df` reaches into, also where it has no row for some of the shorter ones; for a
+        last year that ends early, give ``temporal_structure(spec, periods)``.
     method : str or list
         ``"ols"``, ``"wls_struct"``, ``"wls_var"`` or ``"bottom_up"``; or ``"ols"``, ``"struc"`` and
         ``"wlsv"``, as the R package FoReco calls them. ``"wls_var"`` has one variance for each
@@ -104,22 +111,19 @@ def reconcile_cross_temporal(
         id_col=id_col, time_col=time_col, target_col=target_col, id_time_col=id_time_col
     )
     methods = method_list(method, NAMES)
+    refuse_unused(variance, methods)
     kind = kind_of("Y_hat_df", Y_hat_df)
     series = structure_of(S_df, tags, spec, id_col)
     codes = encode(id_time_col, take_column("Y_hat_df", Y_hat_df, id_time_col))
-    if isinstance(temporal, Mapping) and all(isinstance(k, int) for k in temporal.values()):
-        shortest = min(temporal, key=lambda name: temporal[name])
-        listed = [] if codes.categories is None else codes.categories.tolist()
-        count = sum(str(label).rpartition("-")[0] == str(shortest) for label in listed)
-        if not count:
-            check.fail(id_time_col, f"must have periods named '{shortest}-1' and so on.")
-        periods = temporal_structure(temporal, count)
+    if is_spec(temporal):
+        periods = structure_of_periods("temporal", temporal, id_time_col, codes)
     elif temporal is None:
         check.fail("temporal", "must tell the structure of the periods.")
     else:
         periods = structure_of(temporal, None, None, id_time_col)
-    node = series.locate(id_col, encode(id_col, take_column("Y_hat_df", Y_hat_df, id_col)))
-    period = periods.locate(id_time_col, codes)
+    ids = encode(id_col, take_column("Y_hat_df", Y_hat_df, id_col))
+    node = series._locate("Y_hat_df", ids, id_col)
+    period = periods._locate("Y_hat_df", codes, id_time_col, "periods")
     pairs = _Pairs(series, periods)
     one = Axis("step", np.zeros(1, np.int64), np.zeros(1, np.int64))
     panel = _PairPanel.of(
@@ -129,7 +133,7 @@ def reconcile_cross_temporal(
     past = None
     if Y_df is not None:
         kind_of("Y_df", Y_df)
-        find = partial(series.locate, id_col)
+        find = partial(series._locate, "Y_df", column=id_col)
         past = FrequencyPast(Y_df, find, series.n, periods, (id_col, id_time_col, target_col))
     job = Job(
         panel,

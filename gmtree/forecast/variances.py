@@ -18,18 +18,18 @@ METHODS = ("ols", "wls_struct", "wls_var", "mint_shrink")
 DEFINITIONS = ("mean_square", "variance")
 
 
-def check_method(method: Any) -> None:
+def check_method(method: Any, offered: Sequence[str] = METHODS) -> None:
     """Refuse methods that are not offered, saying why."""
     if not isinstance(method, str):
-        check.fail_type("method", f"must be one of {METHODS}, not {method!r}.")
+        check.fail_type("method", f"must be one of {offered}, not {method!r}.")
     if method in ("mint_cov", "emint"):
         check.fail(
             "method",
-            f"must be one of {METHODS}; {method!r} weighs with a covariance of all pairs of series "
+            f"must be one of {offered}; {method!r} weighs with a covariance of all pairs of series "
             "that is not invertible, or not a covariance at all, and is not offered.",
         )
-    if method not in METHODS:
-        check.fail("method", f"must be one of {METHODS}, not {method!r}.")
+    if method not in offered:
+        check.fail("method", f"must be one of {offered}, not {method!r}.")
 
 
 def residual_variance(

@@ -245,3 +245,22 @@ def test_missing_forecasts_follow_from_the_others():
     S = [[1, 1], [1, 0], [0, 1]]
     x = MinTrace("ols").fit_predict(S, [[10.0, 10], [4, 4], [np.nan, 3]])["mean"]
     np.testing.assert_allclose(x, [[10, 9], [4, 5], [6, 4]])
+
+
+@pytest.mark.parametrize("make", [lambda: MinTrace("ols"), BottomUp])
+def test_intervals_are_never_left_out_in_silence(make):
+    S, y = [[1, 1], [1, 0], [0, 1]], np.ones((3, 2))
+    with pytest.raises(ValueError, match="'sigmah' must be given for normal intervals"):
+        make().fit_predict(S, y, level=[80])
+    found = make().fit_predict(S, y, sigmah=y, level=[80])
+    assert found["quantiles"].shape == (3, 2, 2)
+    with pytest.raises(ValueError, match="'level' must be None unless intervals_method was"):
+        make().fit(S, y).predict(S, y, level=[80])
+    with pytest.raises(ValueError, match="'sigmah' must not be negative; series 0 has -1"):
+        make().fit_predict(S, y, sigmah=-y, level=[80])
+
+
+def test_values_and_fitted_values_of_different_periods():
+    S, y = [[1, 1], [1, 0], [0, 1]], np.ones((3, 1))
+    with pytest.raises(ValueError, match=r"'y_hat_insample' must have the shape \(3, 6\) of y_ins"):
+        MinTrace("wls_var").fit_predict(S, y, np.ones((3, 6)), np.ones((3, 5)))

@@ -221,7 +221,17 @@ def test_frames_as_sktime_has_them():
         (lambda b: b[["unique_id", "ds"]], {}, "'Y_hat_df' must have a column of base forecasts"),
         (lambda b: pd.concat([b, b[3:4]]), {}, r"rows 3 and 57 are both series 'T/A' at ds"),
         (lambda b: b.assign(unique_id=["Q", *b.unique_id[1:]]), {}, "row 0 has 'Q'"),
-        (lambda b: b.assign(m="x"), {}, "'m' must hold real numbers"),
+        (lambda b: b.assign(m="x"), {}, "'Y_hat_df' must have a column of base .* holds numbers"),
+        (lambda b: b.assign(m=pd.Series(["x", *b.m[1:]], dtype=object)), {}, "'m' must hold real"),
+        (lambda b: b.assign(unique_id=["Q", *b.unique_id[1:]]), {},
+         "'Y_hat_df' must name series of the structure in its column 'unique_id'; row 0 has 'Q'"),
+        (lambda b: b.assign(unique_id=[None, *b.unique_id[1:]]), {},
+         "'Y_hat_df' must have no missing names in its column 'unique_id'; row 0"),
+        (lambda b: b, {"method": "best"}, "'method' must be one of .*'bottom_up'"),
+        (lambda b: b, {"variance": {"T": 1.0}}, "'variance' must be None unless a method is"),
+        (lambda b: b, {"temporal": {"year": 4}}, "'temporal' must be True .* temporal_structure"),
+        (lambda b: b, {"intervals_method": "bootstrap", "level": [80]},
+         "'Y_df' must hold values and fitted values .* intervals_method='bootstrap'"),
         (lambda b: b.assign(m=[np.inf, *b.m[1:]]), {}, r"'m' must be finite; series 'T' at ds"),
         (lambda b: b, {"method": "best"}, "'method' must be one of"),
         (lambda b: b, {"method": []}, "'method' must be the name"),
@@ -245,6 +255,9 @@ def test_wrong_arguments(change, options, message):
 
 def test_wrong_pasts():
     d = data("strict")
+    other = d.past.assign(unique_id=["Q", *d.past.unique_id[1:]])
+    with pytest.raises(ValueError, match=r"'Y_df' must name series .* column 'unique_id'; row 0"):
+        reconcile(d.base, d.structure, method="wls_var", Y_df=other)
     past = d.past.assign(m=np.where(d.past.unique_id == "T/A", np.nan, d.past.m))
     with pytest.raises(ValueError, match=r"'Y_df' must have residuals .* series 'T/A' has 0"):
         reconcile(d.base, d.structure, method="wls_var", Y_df=past)
@@ -264,3 +277,62 @@ def test_several_models_in_one_call():
     ]  # fmt: skip
     np.testing.assert_allclose(found.iloc[:, -3], 2 * found.iloc[:, -4])
     assert gm.forecast.reconcile is reconcile
+
+
+@pytest.mark.parametrize("order", [lambda b: b, shuffled])
+def test_swapped_bounds_are_refused_by_column_and_row(order):
+    d = data("strict")
+    base = order(d.base)
+    low, high = (base.columns.get_loc(f"m-{side}-90") for side in ("lo", "hi"))
+    base.iloc[[5, 9], [low, high]] = base.iloc[[5, 9], [high, low]].to_numpy()
+    message = f"'m-lo-90' must not be above 'm-hi-90'; row 5 .series '{base.unique_id.iloc[5]}' at"
+    for options in ({"level": [80]}, {"method": "wls_var", "variance": "intervals"}):
+        with pytest.raises(ValueError, match=message):
+            reconcile(base, d.structure, **options)
+
+
+def test_sums_of_leaves_that_are_not_negative():
+    d = data("strict")
+    base = d.base.assign(m=d.base.m - 20)
+    base["m-lo-90"], base["m-hi-90"] = base.m - 5, base.m + 5
+    found = reconcile(base, d.structure, method=["ols", "bottom_up"], nonnegative=True, level=[90],
+                      num_samples=2)  # fmt: skip
+    leaves = np.maximum(d.wide("m", base)[d.structure.leaf], 0)
+    assert (leaves == 0).any()
+    np.testing.assert_allclose(d.wide("m/BottomUp", found), d.S @ leaves)
+    assert found[[name for name in found if "BottomUp" in name]].to_numpy().min() == 0
+    plain = reconcile(base, d.structure, method="bottom_up")
+    assert plain["m/BottomUp"].min() < 0
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
+def test_columns_that_hold_no_numbers_are_no_models(kind):
+    d = data("strict")
+    extra = {"cutoff": pd.Timestamp("2021-01-01"), "note": "x", "is_new": True}
+    base = d.base.assign(**extra)
+    if kind == "pandas":
+        base = base.assign(z=1j, c=pd.Categorical(["u"] * len(base)), p=pd.Period("2021-01"),
+                           s=pd.Series("x", base.index, dtype="string"),
+                           o=pd.Series(True, base.index, dtype=object))  # fmt: skip
+    make = {"pandas": lambda b: b, "polars": pl.from_pandas,
+            "pyarrow": lambda b: pl.from_pandas(b).to_arrow()}[kind]  # fmt: skip
+    found = reconcile(make(base), d.structure, method="ols")
+    names = list(found.columns) if kind != "pyarrow" else found.column_names
+    assert names == [*base.columns, "m/MinTrace_method-ols"]
+    with pytest.raises(ValueError, match="must have a column of base forecasts, which holds"):
+        reconcile(make(base.drop(columns="m")), d.structure, method="ols")
+
+
+def test_numbers_of_any_type_are_models():
+    d = data("strict")
+    base = d.base.assign(i=1, f=np.float32(1), n=pd.array([1.0] * len(d.base), "Float64"),
+                         o=pd.Series(d.base.m, dtype=object))  # fmt: skip
+    found = reconcile(base, d.structure, method="bottom_up")
+    assert [name for name in found if "/" in name] == [f"{name}/BottomUp" for name in "mifno"]
+
+
+@pytest.mark.parametrize("wrong", [True, "x", 1j, pd.Timestamp("2021-01-01")])
+def test_only_numbers_are_summed_up(wrong):
+    d = data("strict")
+    with pytest.raises(TypeError, match="Argument 'v' must hold real numbers to be summed"):
+        gm.forecast.aggregate(d.bottom.assign(v=wrong), d.spec, target_cols=["y", "v"])

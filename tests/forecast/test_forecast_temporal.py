@@ -184,3 +184,56 @@ def test_wrong_arguments(options, message):
         reconcile_cross_temporal(
             frame, d.structure, **{"temporal": {"year": 2, "half": 1}, **options}
         )
+
+
+@pytest.mark.parametrize("lost", ["quarter-3", "quarter-4"])
+def test_periods_that_no_series_has_follow_from_the_others(lost):
+    names = ["year-1", "quarter-1", "quarter-2", "quarter-3", "quarter-4"]
+    frame = pd.DataFrame(
+        [(i, t, k * y) for i, k in (("all", 2), ("a", 1), ("b", 1))
+         for t, y in zip(names, (80.0, 20, 20, 20, 20), strict=True)],
+        columns=["unique_id", "temporal_id", "m"],
+    )  # fmt: skip
+    found = reconcile_cross_temporal(
+        frame[frame.temporal_id != lost], {"a": "all", "b": "all"},
+        temporal={"year": 4, "quarter": 1}, method="ols",
+    )  # fmt: skip
+    assert len(found) == 15
+    both = frame.merge(found, on=["unique_id", "temporal_id"])
+    np.testing.assert_allclose(both[f"{MINT}ols"], both["m_x"])
+
+
+def test_the_largest_number_of_any_frequency_tells_the_number_of_periods():
+    _, frame = periods_frame(["all", "a", "b"], spec={"year": 4, "quarter": 1}, count=8)
+    options = {"S_df": {"a": "all", "b": "all"}, "temporal": {"year": 4, "quarter": 1}}
+    part = frame[~frame.temporal_id.isin(["quarter-2", "quarter-8"])]
+    found = reconcile_cross_temporal(part, **options)
+    nan = frame.assign(m=frame.m.where(frame.index.isin(part.index)))
+    expected = reconcile_cross_temporal(nan, **options)
+    both = found.merge(expected, on=["unique_id", "temporal_id"])
+    assert len(both) == 30
+    np.testing.assert_allclose(both[f"{MINT}wls_struct_x"], both[f"{MINT}wls_struct_y"])
+    # Nothing tells the last two quarters of the second year, unless it ends with the first two.
+    short = frame[~frame.temporal_id.isin(["quarter-7", "quarter-8"])]
+    with pytest.raises(ValueError, match="must determine every series"):
+        reconcile_cross_temporal(short, **options)
+    options["temporal"] = temporal_structure({"year": 4, "quarter": 1}, 6)
+    assert len(reconcile_cross_temporal(short, **options)) == 24
+
+
+def test_frequencies_in_place_of_their_structure():
+    te, frame = periods_frame(["a", "b"])
+    found = reconcile(frame, SPEC, temporal=True)
+    pd.testing.assert_frame_equal(found, reconcile(frame, te, temporal=True))
+    part = reconcile(frame[frame.temporal_id != "month-12"], SPEC, temporal=True)
+    assert len(part) == len(frame)
+    with pytest.raises(
+        ValueError, match="'intervals_method' must not be 'bootstrap' with temporal"
+    ):
+        reconcile(frame, SPEC, temporal=True, Y_df=past_frame(["a", "b"]), level=[80],
+                  intervals_method="bootstrap")  # fmt: skip
+    with pytest.raises(ValueError, match="'variance' must be None unless a method is 'wls_var'"):
+        reconcile_cross_temporal(frame, {"a": "b"}, temporal=SPEC, variance={"year": 1.0})
+    wrong = frame.assign(temporal_id=["week-1", *frame.temporal_id[1:]])
+    with pytest.raises(ValueError, match=r"'Y_hat_df' must name periods .* 'temporal_id'; row 0"):
+        reconcile_cross_temporal(wrong, {"a": "b"}, temporal=SPEC)
