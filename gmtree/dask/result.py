@@ -8,10 +8,13 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from gmtree import _validate as check
+
+if TYPE_CHECKING:
+    import pyarrow
 
 FORMAT = "gmtree levels 1"
 MANIFEST = "manifest.json"
@@ -113,7 +116,7 @@ class Levels:
         dataframe = check.optional("dask.dataframe", "dask", "frames of Dask")
         return dataframe.read_parquet(self.files(name), split_row_groups=False)
 
-    def table(self, name: str) -> Any:
+    def table(self, name: str) -> pyarrow.Table:
         """A level as a table of pyarrow, in memory."""
         from gmtree.dask.parquet import pieces, read
 

@@ -7,7 +7,7 @@ called with arrays where hierarchicalforecast is not installed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from gmtree.forecast.structure import Structure
 from gmtree.forecast.variances import check_levels, check_method, quantiles_of, weights_of
 from gmtree.labels.distinct import column
 from gmtree.readers.objects import ones
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 SAMPLES = 200
 
@@ -46,7 +49,7 @@ class _Reconciler:
         num_samples: int | None = None,
         seed: int | None = None,
         tags: Any = None,
-    ) -> Any:
+    ) -> Self:
         """Reconcile base forecasts and prepare their intervals.
 
         Parameters

@@ -33,6 +33,7 @@ from gmtree.forecast.variances import (
     weights_of,
     with_immutable,
 )
+from gmtree.frames.reconcile import Frame
 from gmtree.labels.columns import (
     Codes,
     column_names,
@@ -48,7 +49,7 @@ INTERVALS = ("normality", "bootstrap", "samples")
 
 
 def reconcile(
-    Y_hat_df: Any,
+    Y_hat_df: Frame,
     S_df: Any = None,
     tags: Any = None,
     method: str | Sequence[str] = "wls_struct",
@@ -70,7 +71,7 @@ def reconcile(
     target_col: str = "y",
     id_time_col: str = "temporal_id",
     threads: int | None = None,
-) -> Any:
+) -> Frame:
     """Make base forecasts coherent: every series the sum of its leaves, with the least change.
 
     Parameters

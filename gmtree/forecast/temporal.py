@@ -25,6 +25,7 @@ from gmtree.forecast.panel import Axis, Panel, labels_as_in
 from gmtree.forecast.reconcile import Job, method_list, refuse_unused
 from gmtree.forecast.structure import Structure, structure_of
 from gmtree.forecast.variances import check_levels
+from gmtree.frames.reconcile import Frame
 from gmtree.labels.columns import encode, refuse_no_names, take_column
 from gmtree.labels.table import kind_of
 
@@ -33,7 +34,7 @@ NAMES = {"struc": "wls_struct", "str": "wls_struct", "wlsv": "wls_var", "bu": "b
 
 
 def reconcile_cross_temporal(
-    Y_hat_df: Any,
+    Y_hat_df: Frame,
     S_df: Any = None,
     tags: Any = None,
     temporal: Any = None,
@@ -52,7 +53,7 @@ def reconcile_cross_temporal(
     target_col: str = "y",
     id_time_col: str = "temporal_id",
     threads: int | None = None,
-) -> Any:
+) -> Frame:
     """Make forecasts of several frequencies coherent across series and along time, at once.
 
     Parameters

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -231,6 +231,40 @@ def workload_of(budget: Budget, axes: Any, queries: Any) -> Workload:
     return workload.with_total() if budget.invariants else workload
 
 
+@overload
+def optimal_shares(
+    tree: Tree,
+    *,
+    axes: None = ...,
+    queries: None = ...,
+    epsilon: Any = ...,
+    rho: Any = ...,
+    delta: Any = ...,
+    objective: Any = ...,
+    neighbors: str = ...,
+    max_contributions: int = ...,
+    invariants: Any = ...,
+    mechanism: str | None = ...,
+) -> tuple[float, ...]: ...
+
+
+@overload
+def optimal_shares(
+    tree: Tree,
+    *,
+    axes: Mapping[str, int],
+    queries: Sequence[TableQuery],
+    epsilon: Any = ...,
+    rho: Any = ...,
+    delta: Any = ...,
+    objective: Any = ...,
+    neighbors: str = ...,
+    max_contributions: int = ...,
+    invariants: Any = ...,
+    mechanism: str | None = ...,
+) -> dict[TableQuery, tuple[float, ...]]: ...
+
+
 def optimal_shares(
     tree: Tree,
     *,
@@ -244,7 +278,7 @@ def optimal_shares(
     max_contributions: int = 1,
     invariants: Any = (),
     mechanism: str | None = None,
-) -> Any:
+) -> tuple[float, ...] | dict[TableQuery, tuple[float, ...]]:
     """Shares with the least expected squared error, for :func:`release` and :func:`plan`.
 
     The error of the consistent values is computed exactly for this very tree. No data are used,

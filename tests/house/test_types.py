@@ -20,6 +20,7 @@ SCRIPT = Path(__file__).with_name("typed_user.py")
 # Results whose type depends on the shape or the library of the arguments, which no overload sees.
 ANY_IS_ALL_THERE_IS = {
     "Release.to_frame",
+    "TableRelease.to_frame",
     "Tree.to_frame",
     "node_rmse",
     "range_rmse",
