@@ -566,7 +566,8 @@ def test_a_total_below_what_levels_lose_is_refused():
 
 def test_losses_are_printed_rounded_up():
     tree = gm.shapes.complete(2, 3)
-    for budget in (Fraction(1000001, 3000000), Fraction(0.1), Fraction(2, 3) + Fraction(1, 10**7)):
+    small = Fraction(1, 10**30)
+    for budget in (Fraction(1000001, 3000000), Fraction(0.1) + small, Fraction(2, 3) + small):
         ledger = allocate(tree, epsilon=budget).ledger
         (total,) = re.findall(r"differential privacy, epsilon = (\S+)", str(ledger))
         assert budget <= Fraction(total) < budget * (1 + Fraction(1, 10**5))
@@ -578,6 +579,14 @@ def test_losses_are_printed_rounded_up():
         assert budget <= Fraction(total)
         losses = [line.split()[-1] for line in str(ledger).splitlines()[4:7]]
         assert all(Fraction(x) >= y.loss for x, y in zip(losses, ledger.levels, strict=True))
+
+
+def test_a_float_is_printed_as_it_was_given():
+    """The text 0.1 is below the float 0.1, by 5.6e-18; read as a float it is the exact total."""
+    ledger = allocate(gm.shapes.complete(2, 3), epsilon=0.1).ledger
+    (total,) = re.findall(r"differential privacy, epsilon = (\S+)", str(ledger))
+    assert total == "0.1"
+    assert Fraction(float(total)) == ledger.total
 
 
 def test_what_else_is_published_is_stated():
