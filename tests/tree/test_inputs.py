@@ -281,9 +281,10 @@ def test_edges_from_a_frame():
     assert tree.labels.tolist() == [1, 2, 3]
     assert tree.parent.tolist() == [-1, 0, 0]
     text = frame.astype({"child": "string"}).child
-    tree = gm.Tree.from_edges(text, pd.Series(["1", "1", None]))
+    parent = pd.Series(["1", "1", None], index=text.index)
+    tree = gm.Tree.from_edges(text, parent)
     assert tree.labels.tolist() == ["1", "2", "3"]
-    category = gm.Tree.from_edges(text.astype("category"), pd.Series(["1", "1", None]))
+    category = gm.Tree.from_edges(text.astype("category"), parent)
     assert category == tree
 
 
