@@ -190,24 +190,28 @@ def accumulate(
     threads: int | None = None,
 ) -> None:
     """Upward: z_i = (v_i + sum of e_c z_c) / w_i. `out` may be `v`."""
+    if layout.n == 1:
+        out[0] = v[0] if node is None else v[0] / node[0]
+        return
+    # Where leaves come last, they start the sums of their parents.
+    leaves_last = layout.n_inner < layout.n
     total = None
     if layout.order is not None or out.dtype == np.float32:
-        shape = (max(layout.n_inner, 1), *out.shape[1:])
-        total = np.zeros(shape, np.float64 if out.dtype == np.float32 else out.dtype)
-    elif out is not v:
-        # Children add to an inner node before the sweep reaches it, so its own value must be there
-        # first. A leaf is written when it is read, except for a root without children.
-        known = slice(max(layout.n_inner, 1))
-        np.copyto(out[known], v[known])
+        new = np.empty if leaves_last else np.zeros
+        wide = np.float64 if out.dtype == np.float32 else out.dtype
+        total = new((layout.n_inner, *out.shape[1:]), wide)
+    elif out is not v and not leaves_last:
+        np.copyto(out, v)
     args = (layout.parent, layout.order, node, edge, readonly(v), out, total)
+    of_leaves = (*args, layout.n_inner)
     with team(layout, threads) as run:
         for segment in reversed(layout.segments):
             if segment[0] < layout.n_inner:
                 run(sweeps.accumulate, args, segment)
             elif v.ndim == 1 and segment[0] in layout.large_families:
-                run(sweeps.accumulate_leaf_families, args, segment)
+                run(sweeps.accumulate_leaf_families, of_leaves, segment)
             else:
-                run(sweeps.accumulate_leaves, args, segment)
+                run(sweeps.accumulate_leaves, of_leaves, segment)
     root = _root(layout)
     if total is not None:
         out[root] = v[root] + total[0] if node is None else (v[root] + total[0]) / node[0]

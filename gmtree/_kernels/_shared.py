@@ -20,6 +20,15 @@ def at(order, r):
 
 
 @inlined
+def first_new_parent(parent, n_inner, start):
+    """The first position that is neither a parent of a leaf before `start` nor before one.
+
+    A sweep over leaves, whose parents ascend, has to start the sums from here on.
+    """
+    return parent[start - ONE] + ONE if start > np.uint64(n_inner) else np.uint64(0)
+
+
+@inlined
 def weights(s, t, r):
     """(gain, carry, q) of internal position r: z = gain v + carry b, and the variance of z.
 

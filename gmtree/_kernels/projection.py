@@ -18,7 +18,17 @@ number that ``out`` can hold, or is not a number.
 import numpy as np
 
 from gmtree._kernels._jit import helper, inlined, kernel
-from gmtree._kernels._shared import ONE, add, at, combine, known, ratio, total_of, weights
+from gmtree._kernels._shared import (
+    ONE,
+    add,
+    at,
+    combine,
+    first_new_parent,
+    known,
+    ratio,
+    total_of,
+    weights,
+)
 
 # Sums of at least this many siblings that stand in a row are compensated: rounding that is the
 # same for all of them does not average out.
@@ -123,13 +133,29 @@ def split_evenly(parent, s, t, count, q):
 # --------------------------------------------------------------------------- stage 2
 
 
+@helper
+def _start_sums(b, p, stop):
+    """Sums of positions p to ``stop - 1`` begin at zero."""
+    while p < stop:
+        if b.ndim == 1:
+            b[p] = 0.0
+        else:
+            for j in range(b.shape[1]):
+                b[p, j] = 0.0
+        p += ONE
+
+
 @kernel
 def up_leaves(parent, order, v, b, start, stop):
-    """b_parent += v_i."""
+    """b_parent = sum of v_i over leaves; 0 for positions without any. Parents ascend."""
     r, stop = np.uint64(start), np.uint64(stop)
     long = LONG if v.ndim == 1 else LONG_ROWS
+    new = first_new_parent(parent, b.shape[0], r)
     while r < stop:
         end = min(r - r % long + long, stop)
+        # Sums are started a stretch at a time, while they are in the cache.
+        _start_sums(b, new, parent[end - ONE] + ONE)
+        new = parent[end - ONE] + ONE
         if r + long == end and parent[r] == parent[end - ONE]:
             p = parent[r]
             if v.ndim == 1:
@@ -154,12 +180,14 @@ def up_leaves(parent, order, v, b, start, stop):
 
 @kernel
 def up_leaf_families(parent, order, v, b, start, stop):
-    """`up_leaves` with each family's sum in a register: faster where families are large."""
+    """`up_leaves` with four sums side by side: faster where families are large."""
     r, stop = np.uint64(start), np.uint64(stop)
+    new = first_new_parent(parent, b.shape[0], r)
     while r < stop:
         p = parent[r]
-        total, r = _add_family(parent, order, v, r, stop)
-        b[p] += total
+        _start_sums(b, new, p)
+        b[p], r = _add_family(parent, order, v, r, stop)
+        new = p + ONE
 
 
 @helper

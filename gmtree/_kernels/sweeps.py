@@ -12,7 +12,10 @@ siblings meet it in the cache. ``total`` is ``None`` where ``out`` itself is as 
 import numpy as np
 
 from gmtree._kernels._jit import helper, inlined, kernel
-from gmtree._kernels._shared import at
+from gmtree._kernels._shared import ONE, at, first_new_parent
+
+# Leaves whose parents' sums are started together.
+STRETCH = np.uint64(128)
 
 
 @helper
@@ -39,30 +42,29 @@ def propagate(parent, order, node, edge, v, out, start, stop):
 
 @inlined
 def _add_to(total, out, order, p, x):
-    """Add x to what position p has got from its children so far."""
+    """Add x to what position p has got so far."""
     if total is None:
         out[at(order, p)] += x
     else:
         total[p] += x
 
 
-@kernel
-def accumulate_leaves(parent, order, node, edge, v, out, total, start, stop):
-    """z_i = v_i / w_i at leaves, added as e_i z_i to the parent. `out` may be `v`."""
-    for r in range(np.uint64(start), np.uint64(stop)):
-        i, p = at(order, r), parent[r]
+@helper
+def _start_sums(total, v, out, order, p, stop):
+    """Give positions p to ``stop - 1`` what they have before their children add to it."""
+    while p < stop:
         if v.ndim == 1:
-            z = _over(v[i], node, r)
-            out[i] = z
-            _add_to(total, out, order, p, _times(z, edge, r))
+            if total is None:
+                out[at(order, p)] = v[at(order, p)]
+            else:
+                total[p] = 0
         else:
             for j in range(v.shape[1]):
-                z = _over(v[i, j], node, r)
-                out[i, j] = z
                 if total is None:
-                    out[at(order, p), j] += _times(z, edge, r)
+                    out[at(order, p), j] = v[at(order, p), j]
                 else:
-                    total[p, j] += _times(z, edge, r)
+                    total[p, j] = 0
+        p += ONE
 
 
 @inlined
@@ -75,33 +77,62 @@ def _take_leaf(order, node, edge, v, out, r):
 
 
 @kernel
-def accumulate_leaf_families(parent, order, node, edge, v, out, total, start, stop):
-    """`accumulate_leaves` with each family's sum in registers: faster where families are large.
+def accumulate_leaves(parent, order, node, edge, v, out, total, n_inner, start, stop):
+    """z_i = v_i / w_i at leaves, added as e_i z_i to the parent. `out` may be `v`.
 
-    Four sums go side by side, so that no addition waits for the one before it.
+    Parents of leaves ascend. Their sums, and those of the parents without leaves between them,
+    are started a stretch at a time, while they are in the cache: nothing need be there on entry.
     """
-    one, four = np.uint64(1), np.uint64(4)
+    start, stop = np.uint64(start), np.uint64(stop)
+    new = first_new_parent(parent, n_inner, start)
+    for first in range(start, stop, STRETCH):
+        end = min(first + STRETCH, stop)
+        _start_sums(total, v, out, order, new, parent[end - ONE] + ONE)
+        new = parent[end - ONE] + ONE
+        for r in range(first, end):
+            i, p = at(order, r), parent[r]
+            if v.ndim == 1:
+                z = _over(v[i], node, r)
+                out[i] = z
+                _add_to(total, out, order, p, _times(z, edge, r))
+            else:
+                for j in range(v.shape[1]):
+                    z = _over(v[i, j], node, r)
+                    out[i, j] = z
+                    if total is None:
+                        out[at(order, p), j] += _times(z, edge, r)
+                    else:
+                        total[p, j] += _times(z, edge, r)
+
+
+@kernel
+def accumulate_leaf_families(parent, order, node, edge, v, out, total, n_inner, start, stop):
+    """`accumulate_leaves` with four sums side by side: faster where families are large."""
+    four = np.uint64(4)
     r, stop = np.uint64(start), np.uint64(stop)
+    new = first_new_parent(parent, n_inner, r)
     while r < stop:
         p = parent[r]
+        _start_sums(total, v, out, order, new, p + ONE)
         a = b = c = d = out.dtype.type(0) if total is None else total.dtype.type(0)
         while r + four <= stop and parent[r + np.uint64(3)] == p:
             a += _take_leaf(order, node, edge, v, out, r)
-            b += _take_leaf(order, node, edge, v, out, r + one)
+            b += _take_leaf(order, node, edge, v, out, r + ONE)
             c += _take_leaf(order, node, edge, v, out, r + np.uint64(2))
             d += _take_leaf(order, node, edge, v, out, r + np.uint64(3))
             r += four
         while r < stop and parent[r] == p:
             a += _take_leaf(order, node, edge, v, out, r)
-            r += one
+            r += ONE
         _add_to(total, out, order, p, (a + b) + (c + d))
+        new = p + ONE
 
 
 @kernel
 def accumulate(parent, order, node, edge, v, out, total, start, stop):
     """z_i = (v_i + sum of e_c z_c) / w_i, children before parents. `out` may be `v`.
 
-    The sum is in `total`; where that is None, `out` holds it with v_i on entry.
+    The sum is in `total`; where that is None, `out` holds it with v_i. Leaves come before.
     """
     r = np.uint64(stop)
     while r > np.uint64(start):

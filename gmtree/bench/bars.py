@@ -8,6 +8,7 @@ cache.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -38,9 +39,12 @@ from gmtree.tree import Tree
 PAIRS = 1_000_000
 COLUMNS = 8
 
-# The first example of the README, after the import.
-EXAMPLE = """
-import numpy as np, gmtree as gm
+# The names that most programs use are imported with their modules when they are first asked for.
+NAMES = "import gmtree as gm; gm.Tree, gm.GenerationMatrix"
+# What a first program does after that.
+EXAMPLE = f"""
+import numpy as np
+{NAMES}
 tree = gm.Tree.from_parents([-1, 0, 0, 1, 1])
 G = gm.GenerationMatrix(tree)
 sizes = G.T.solve(np.ones(tree.n))
@@ -131,7 +135,7 @@ def sweeps(case: Case) -> Iterator[Check]:
         unit = GenerationMatrix(tree, threads=threads)
         weighted = GenerationMatrix(tree, w, w, threads=threads)
         for what, limit, solve in (
-            ("solve", 2.0, unit.solve),
+            ("solve", 2.0 if threads is None else None, unit.solve),
             ("T.solve", TRANSPOSED_LIMITS.get((case.shape, threads)), unit.T.solve),
             ("weighted solve", 5.0, weighted.solve),
             ("weighted T.solve", 5.0, weighted.T.solve),
@@ -269,7 +273,7 @@ def projection(case: Case) -> Iterator[Check]:
 
 
 def consistent_sums(case: Case) -> Iterator[Check]:
-    """Largest |parent - sum of children|, in units of 1e-12 of the sum of |children|."""
+    """Largest |parent - sum of children|, in units of 1e-12 of the sum of the children's sizes."""
     tree, rng = case.tree, np.random.default_rng(3)
     noise = rng.standard_normal(tree.n)
     inputs = {
@@ -279,21 +283,24 @@ def consistent_sums(case: Case) -> Iterator[Check]:
     }
     post = Consistency(tree)
     for name, v in inputs.items():
-        gap = _largest_gap(tree, v, post.project(v)) / 1e-12
+        gap = _largest_gap(post, v, post.project(v)) / 1e-12
         claim = f"{case.shape}: parent - sum of children, {name}, in units of 1e-12 of the latter"
         yield Check(claim, gap, 1, about_results=True)
 
 
-def _largest_gap(tree: Tree, v: np.ndarray, x: np.ndarray) -> float:
+def _largest_gap(post: Consistency, v: np.ndarray, x: np.ndarray) -> float:
     """Largest |parent - sum of children| of x, relative to the sum of the children's sizes.
 
-    The size of a child is the larger absolute value of its measurement v and its result x. Sums
-    are in more than double precision where the platform has it.
+    The size of a child is the largest of its result x, its measurement v and what is estimated of
+    it from below, all in absolute values. Sums are in more than double precision where the
+    platform has it.
     """
+    tree = post.tree
     start, child = tree._children
     child, first = child[: tree.n - 1], start[tree.internal]
     sums = np.add.reduceat(x[child].astype(np.longdouble), first)
-    sizes = np.add.reduceat(np.maximum(abs(v), abs(x))[child], first)
+    below = post.messages(abs(v)).estimate
+    sizes = np.add.reduceat(np.maximum(np.maximum(abs(v), abs(x)), below)[child], first)
     return float((abs(x[tree.internal] - sums) / sizes).max())
 
 
@@ -338,15 +345,20 @@ def nonnegative(case: Case) -> Iterator[Check]:
 
 def imports(times: int) -> Iterator[Check]:
     """Importing, in units of importing numba; and the first example, in seconds more."""
+    # Installed packages have their bytecode on disk; some containers keep Python from writing it.
+    settings = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
     def fresh(code: str) -> Callable[[], object]:
-        return partial(subprocess.run, [sys.executable, "-c", code], check=True)
+        return partial(subprocess.run, [sys.executable, "-c", code], check=True, env=settings)
 
-    ours, numba, example = best_times(
-        (fresh("import gmtree"), fresh("import numba"), fresh(EXAMPLE)), times
+    ours, names, numba, example = best_times(
+        [fresh(code) for code in ("import gmtree", NAMES, "import numba", EXAMPLE)], times
     )
-    yield Check("import gmtree, of import numba", ours / numba, 1.3)
-    yield Check("first example, seconds beyond the import", example - ours, 0.6)
+    yield Check("import gmtree, of import numba", ours / numba, 1.15)
+    yield Check(
+        "import gmtree with Tree and GenerationMatrix, of import numba", names / numba, 1.15
+    )
+    yield Check("first example, seconds beyond the import", example - names, 0.6)
 
 
 BARS: dict[str, tuple[Measure, ...]] = {

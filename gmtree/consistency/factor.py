@@ -101,7 +101,7 @@ def check_variances(a: np.ndarray, per: str) -> None:
 def sum_leaves(
     run: _sweep.Run, layout: _sweep.Layout, order: np.ndarray | None, v: np.ndarray, b: np.ndarray
 ) -> None:
-    """Add up the leaves of each family of `v`, ordered as in `order`, into `b`, by position."""
+    """`b` by position: the sum of `v`, ordered as in `order`, over the leaves of each family."""
     for segment in reversed(layout.segments):
         if segment[0] >= layout.n_inner:
             families = v.ndim == 1 and segment[0] in layout.large_families
@@ -169,7 +169,7 @@ class Factor:
     def _of_each(cls, tree: Tree, variance: np.ndarray, threads: int | None) -> Factor:
         """Each node with its own variance, given in the caller's numbering."""
         layout = tree._layout
-        s, t = np.empty(tree.n), np.zeros(tree.n_internal)
+        s, t = np.empty(tree.n), np.empty(tree.n_internal)
         with _sweep.team(layout, threads) as run:
             some_missing, some_exact = _take(run, layout, variance, s)
             s = _sweep.readonly(s)

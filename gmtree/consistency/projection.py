@@ -40,12 +40,9 @@ class _Workspace(threading.local):
         self._free: WeakKeyDictionary[Consistency, np.ndarray] = WeakKeyDictionary()
 
     def take(self, solver: Consistency, shape: tuple[int, ...]) -> np.ndarray:
-        """Zeros. They belong to the caller alone until given back."""
+        """An array of any content. It belongs to the caller alone until given back."""
         b = self._free.pop(solver, None)
-        if b is None or b.shape != shape:
-            return np.zeros(shape)
-        b.fill(0)
-        return b
+        return np.empty(shape) if b is None or b.shape != shape else b
 
     def give_back(self, solver: Consistency, b: np.ndarray) -> None:
         self._free[solver] = b
@@ -222,8 +219,8 @@ class Consistency:
         -----
         Each parent of the result differs from the sum of its children by rounding only: by less
         than 1e-12 (float32: 1e-6) times the sum of the children's absolute values, in families of
-        any size. A child counts as returned or as measured, whichever is larger, and as the sum of
-        its own children if it was not measured.
+        any size. A child counts as returned, as measured or as estimated from all that is below
+        it, whichever is largest: of values of 1e9 that cancel, the rounding remains.
 
         Values that are known exactly (variance 0) must agree with each other up to 1e-11 (float32:
         1e-6) of the sum of the absolute values added up, and exactly where all of them are whole
@@ -319,7 +316,7 @@ class Consistency:
         return 1
 
     def _collect(self, run: _sweep.Run, v: np.ndarray, b: np.ndarray) -> None:
-        """The upward sweep: b at internal nodes, which hold zeros; refuses bad values."""
+        """The upward sweep: b at internal nodes; refuses bad values."""
         layout, factor = self.tree._layout, self._factor
         sum_leaves(run, layout, layout.order, v, b)
         args = (layout.parent, layout.order, factor.s, factor.t, v, b)
@@ -335,7 +332,7 @@ class Consistency:
 
     def _refuse_contradictions(self, v: np.ndarray) -> np.ndarray:
         """The upward sweep for its checks; returns b."""
-        b = np.zeros((self.tree.n_internal, *v.shape[1:]))
+        b = np.empty((self.tree.n_internal, *v.shape[1:]))
         with _sweep.team(self.tree._layout, self._threads) as run:
             self._collect(run, _sweep.readonly(v), b)
         return b

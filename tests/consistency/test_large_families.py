@@ -206,4 +206,4 @@ def test_sums_of_a_million_nodes_are_as_good_as_documented(name, dtype):
         for values in ("noise", "offset", "beside 1e9"):
             v = measurements(tree, values).astype(dtype)
             x = post.project(v)
-            assert bars._largest_gap(tree, v, x) <= limit
+            assert bars._largest_gap(post, v, x) <= limit

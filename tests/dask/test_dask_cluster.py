@@ -9,7 +9,7 @@ from partitioned import by_node, contents, die_once, random_hierarchy, write_cut
 
 import gmtree as gm
 import gmtree.dask
-from gmtree.dask import engine, noise, tasks
+from gmtree.dask import engine, measured, noise, sorting, tasks
 
 distributed = pytest.importorskip("distributed")
 
@@ -33,16 +33,17 @@ def test_lost_workers_change_nothing(tmp_path, monkeypatch):
         gmtree.dask.reconcile(**arguments, out=tmp_path / "calm")
     counts = h.leaves.drop(columns=["y", "s"])
     counts["n"] = rng.integers(0, 20, len(counts))
-    files = write_cut(counts, tmp_path / "counts", rng, pieces=4)
+    shuffled = counts.iloc[rng.permutation(len(counts))]
+    files = write_cut(shuffled, tmp_path / "counts", rng, pieces=4)
 
     each = engine.Engine.each
-    killed = []
+    killed = {}
 
     def deadly(self, label, task, work):
-        """The first task of each of these kinds takes its worker with it when it has ended."""
-        if task in (tasks.down, noise.draw):
-            flag = tmp_path / f"killed-{task.__name__}-{len(killed)}"
-            killed.append(flag)
+        """The first task of each kind takes its worker with it when it has ended."""
+        work = list(work)
+        if work and task not in killed:
+            flag = killed[task] = tmp_path / f"killed-{task.__name__}"
             work = [(str(flag), task, *args) for args in work]
             task = die_once
         yield from each(self, label, task, work)
@@ -66,9 +67,12 @@ def test_lost_workers_change_nothing(tmp_path, monkeypatch):
             out=tmp_path / "public",
             confidential=tmp_path / "secret",
             partition_rows=1 + len(counts) // 4,
+            sort=True,
         )
-    assert killed
-    assert all(flag.exists() for flag in killed)
+    of_values = {measured.scan, tasks.up, tasks.enter, tasks.down, tasks.finish}
+    of_rows = {sorting.sample, sorting.split, sorting.merge}
+    assert set(killed) == of_values | of_rows | {noise.survey, noise.draw, noise.draw_joint}
+    assert all(flag.exists() for flag in killed.values())
     # The same bytes as without a loss, and nothing of the interrupted tasks is left.
     assert contents(tmp_path / "stormy") == contents(tmp_path / "calm")
     assert gm.consistency_bias(h.tree, by_node(made, h, "n")) == 0
