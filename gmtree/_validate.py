@@ -71,6 +71,9 @@ def array(argument: str, x: Any) -> np.ndarray:
         fail(argument, f"must be an array, or what numpy can turn into one: {error}")
 
 
+_UNMEASURED = {"noisy": "; a node that was not measured has variance inf"}
+
+
 def _refuse_mask(argument: str, x: np.ma.MaskedArray) -> None:
     """Refuse masked entries: numpy would drop the mask and hand over what it hides."""
     masked = np.argwhere(np.ma.getmaskarray(x))
@@ -79,7 +82,7 @@ def _refuse_mask(argument: str, x: np.ma.MaskedArray) -> None:
         fail(
             argument,
             f"must have no masked entries{f'; entry {where} is masked' if where else ''}. "
-            "Fill them first; a node that was not measured has variance inf.",
+            f"Fill them first{_UNMEASURED.get(argument, '')}.",
         )
 
 

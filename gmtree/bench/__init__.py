@@ -44,7 +44,7 @@ benchmarks:
   (none)   all of them
 
 examples:
-  gmtree bench --quick                          everything, small, in under a minute
+  gmtree bench --quick                          everything, small, in a minute or two
   gmtree bench table --out results              the paper's table; JSON, Markdown, figures
   gmtree bench scale --dataset census2010       one data set
   gmtree bench peers --nodes 1000000            trees of about a million nodes

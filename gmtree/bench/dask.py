@@ -221,7 +221,10 @@ def group_sums(data: Data) -> None:
     """Sums of the values of the leaves for each level above them, by Dask."""
     import dask.dataframe as dd
 
-    frame = dd.read_parquet(data.folder / "leaves")
+    # In small pieces, without the column of leaves: whole files need more than a worker has.
+    frame = dd.read_parquet(
+        data.folder / "leaves", columns=[*LEVELS[:-1], "y"], split_row_groups=True
+    )
     for depth in range(1, len(LEVELS)):
         sums = frame.groupby(LEVELS[:depth])["y"].sum(split_out=1 if depth < 4 else 8)
         sums.to_frame().to_parquet(data.folder / f"sums{depth}", write_index=True)

@@ -23,23 +23,15 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from gmtree import _validate as check
-from gmtree._progress import Progress
-from gmtree.consistency import crossed_errors
+from gmtree.consistency import crossed_errors, crossed_solvers
 from gmtree.consistency.along import Along
+from gmtree.consistency.crossed_solvers import EXACT_WEIGHT, first_true, named, refuse_exact
 from gmtree.consistency.exact import Tolerance
 from gmtree.consistency.factor import VARIANCE_RANGE, Factor, checked_variances
 from gmtree.consistency.products import as_product, fit_products
-from gmtree.consistency.splitting import ConvergenceError, NonnegativeInfo
+from gmtree.consistency.splitting import NonnegativeInfo
 from gmtree.tree import Tree
 
-# An exactly known value counts as this much more precise than the fit while iterating, and its
-# remaining difference is added to it until it is met.
-EXACT_WEIGHT = 1e4
-EXACT_ROUNDS = 12
-# By how much one round can lower the residual.
-LEAST_PROGRESS = 1e-12
-# Steps between looks at the conditions of optimality, and how far to go beyond each.
-LOOK_EVERY, RELAX = 5, 1.6
 # Most unknowns for which covariances are computed by dense algebra.
 MOST_DENSE = 2000
 
@@ -187,10 +179,10 @@ class CrossedConsistency:
         smallest, largest = VARIANCE_RANGE
         bad = ~((s == 0) | (s == np.inf) | ((s >= smallest) & (s <= largest)))
         if bad.any():
-            first = _first(bad)
+            first = first_true(bad)
             check.fail(
                 "variance",
-                f"must be 0, inf or from {smallest} to {largest}; {_pair(first)} has {s[first]}.",
+                f"must be 0, inf or from {smallest} to {largest}; {named(first)} has {s[first]}.",
             )
         return s
 
@@ -217,12 +209,12 @@ class CrossedConsistency:
             never &= self._exists
         if never.any():
             pair = tuple(
-                int(tree.leaves[i]) for tree, i in zip(self.trees, _first(never), strict=True)
+                int(tree.leaves[i]) for tree, i in zip(self.trees, first_true(never), strict=True)
             )
             check.fail(
                 "variance",
                 "must be finite for each pair of leaves, or some pair of nodes above it; neither "
-                f"{_pair(pair)} nor any pair above it is measured, so its value could be anything.",
+                f"{named(pair)} nor any pair above it is measured, so its value could be anything.",
             )
 
     def _fitted(self, s: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
@@ -339,9 +331,12 @@ class CrossedConsistency:
             check.output("out", out, self.shape, dtype)
         info: Any = CrossedInfo(0, 0.0)
         if nonnegative:
-            x, info = self._nonnegative(v.astype(np.float64), tolerance, most)
+            x, info = crossed_solvers.nonnegative(self, v.astype(np.float64), tolerance, most)
         elif self._precision is not None:
-            x, info = self._iterate(v.astype(np.float64), tolerance, most)
+            v = v.astype(np.float64)
+            linear = np.where(self._exact, 0, self._precision * v)
+            x, *how = crossed_solvers.minimum(self, linear, v, tolerance, most)
+            info = CrossedInfo(*how)
         else:
             x = self._separable(v, out, dtype)
         if out is not None and x is not out:
@@ -366,8 +361,8 @@ class CrossedConsistency:
         if missing.any():
             v = np.where(missing, v.dtype.type(0), v)
         if v.dtype.kind == "f" and not np.isfinite(v.sum()) and not np.isfinite(v).all():
-            first = _first(~np.isfinite(v))
-            check.fail("noisy", f"must be finite; {_pair(first)} is {v[first]}.")
+            first = first_true(~np.isfinite(v))
+            check.fail("noisy", f"must be finite; {named(first)} is {v[first]}.")
         return v
 
     @property
@@ -395,9 +390,9 @@ class CrossedConsistency:
     ) -> None:
         bad = difference > allowed
         if bad.any():
-            first = _first(bad)
+            first = first_true(bad)
             pair = (*first[:axis], int(nodes[first[axis]]), *first[axis + 1 :])
-            _fail_exact(pair, float(difference[first]))
+            refuse_exact(pair, float(difference[first]))
 
     def _apply(self, along: Sequence[Along], v: np.ndarray, x: np.ndarray) -> None:
         """The sweeps along all axes, from `v` into `x`, which may be `v`."""
@@ -428,137 +423,6 @@ class CrossedConsistency:
         x.fill(0)
         x[self._leaf_pairs] = leaf if self._exists is None else np.where(self._exists, leaf, 0)
         self._apply(self._sums, x, x)
-
-    # ------------------------------------------------------------------ conjugate gradients
-
-    def _iterate(
-        self, v: np.ndarray, tolerance: float, most: int
-    ) -> tuple[np.ndarray, CrossedInfo]:
-        """The optimum for variances that are no products."""
-        linear = np.where(self._exact, 0, self._precision * v)
-        return self._minimum(linear, v, tolerance, most)
-
-    def _minimum(
-        self, linear: np.ndarray, exact: np.ndarray, tolerance: float, most: int
-    ) -> tuple[np.ndarray, CrossedInfo]:
-        """The consistent x that minimises ``x' W x / 2 - linear' x`` and meets exact values.
-
-        Exact values are met by the method of multipliers: each counts with a large precision, and
-        what it is missed by is added to it for the next round. Without any, a second round makes up
-        for rounding where the residual is larger than it was updated to be.
-        """
-        weight, normal = self._precision, _Preconditioned(self)
-        assert weight is not None
-        x, target = np.zeros(self.shape), np.where(self._exact, exact, 0)
-        allowed = 10 * Tolerance.of(exact.dtype).relative * float(abs(exact).max(initial=0))
-        # The size of the measurements, with exact ones as precise as others.
-        _, first = normal.solve(
-            normal.gradient(linear + np.where(self._exact, normal.weigh(exact), 0))
-        )
-        done, missed = 0, 0.0
-        with Progress(most, "conjugate gradients") as progress:
-            for _ in range(EXACT_ROUNDS):
-                h = linear - weight * x
-                h[self._exact] += (weight * target)[self._exact]
-                rest = normal.gradient(h)
-                z, size = normal.solve(rest)
-                missed = float(abs(x - exact)[self._exact].max(initial=0))
-                if size <= (10 * tolerance) ** 2 * first and missed <= allowed:
-                    return x, CrossedInfo(done, float(np.sqrt(size / first)) if first else 0.0)
-                p = z.copy()
-                # Below that, rounding in the updates exceeds what is left: start from x again.
-                enough = max(tolerance**2 * first, LEAST_PROGRESS**2 * size)
-                while size > enough:
-                    if done == most:
-                        raise ConvergenceError(
-                            f"Conjugate gradients reached a residual of {np.sqrt(size / first):.1e}"
-                            f" in {most} iterations, not {tolerance:.1e}. Allow more `iterations`, "
-                            "or a larger `tolerance`."
-                        )
-                    step = weight * p
-                    length = size / float(np.vdot(p, step))
-                    x += length * p
-                    rest -= length * normal.gradient(step)
-                    before = size
-                    z, size = normal.solve(rest)
-                    p *= size / before
-                    p += z
-                    done += 1
-                    progress.advance(1)
-                target[self._exact] += (exact - x)[self._exact]
-        if missed > allowed:
-            _fail_exact(_first(abs(x - exact) * self._exact >= missed), missed)
-        raise ConvergenceError(
-            f"Conjugate gradients do not get below a residual of {np.sqrt(size / first):.1e}: "
-            "these variances are too different for floating point numbers."
-        )
-
-    # ------------------------------------------------------------------ values not below zero
-
-    def _nonnegative(
-        self, v: np.ndarray, tolerance: float, most: int
-    ) -> tuple[np.ndarray, NonnegativeInfo]:
-        """The optimum with no value below zero, by the method of Douglas and Rachford.
-
-        With the metric of the fitted variances d, it alternates between the projection along all
-        axes and the minimum of the objective, pair by pair, over what is not negative:
-        ``z = argmin f(z) + (z - w)^2 / 2 d``, ``w += relax (P(2 z - w) - z)``. In the limit z is
-        consistent, and ``(w - z) / d`` is the gradient of f with the multipliers of the bounds.
-        """
-        s = self._variances()
-        exact, missing = s == 0, np.isinf(s)
-        bad = exact & (v < 0)
-        if bad.any():
-            first = _first(bad)
-            check.fail("noisy", "must not be negative where known exactly (variance 0), with "
-                       f"nonnegative=True; {_pair(first)} is {v[first]}.")  # fmt: skip
-        fit = fit_products(s)
-        along = [
-            Along(tree, Factor.of(tree, {"node": a}, self._threads), self._threads)
-            for tree, a in zip(self.trees, fit, strict=True)
-        ]
-        d = reduce(np.multiply.outer, fit)
-        # The share of the measurement in z.
-        keep = np.where(missing, 0, np.where(exact, 1, d / (d + np.where(missing, 1, s))))
-        weight = np.where(exact | missing, 0, 1 / np.where(exact | missing, 1, s))
-        none = self._none
-        w, x = v.copy(), np.empty(self.shape)
-        deviation = np.sqrt(d[self._leaf_pairs])
-        violation = np.inf
-        with Progress(most, "values not below zero") as progress:
-            for iteration in range(1, most + 1):
-                z = w + keep * (v - w)
-                np.maximum(z, 0, out=z)
-                z[none] = 0
-                np.subtract(2 * z, w, out=x)
-                self._apply(along, x, x)
-                if iteration % LOOK_EVERY == 0:
-                    leaf = np.where(z > 0, np.maximum(x, 0), 0)[self._leaf_pairs]
-                    found = np.empty(self.shape)
-                    self._from_leaves(leaf, found)
-                    slope = weight * (found - v) + np.where(exact, (w - z) / d, 0)
-                    self._from_root(slope)
-                    slope = slope[self._leaf_pairs]
-                    leaf = found[self._leaf_pairs]
-                    off = abs(np.minimum(leaf, slope * deviation**2))
-                    if self._exists is not None:
-                        off[~self._exists] = 0
-                    missed = float(abs(found - v)[exact].max(initial=0))
-                    violation = max(float(off.max()), missed)
-                    if np.all(off <= tolerance * deviation) and missed <= tolerance * _usual(
-                        deviation
-                    ):
-                        gap = float(abs(slope * leaf).sum())
-                        at_bound = int(np.count_nonzero(leaf == 0))
-                        return found, NonnegativeInfo(iteration, at_bound, violation, gap)
-                w += RELAX * (x - z)
-                progress.advance(1)
-        raise ConvergenceError(
-            f"The optimum without negative values was not found to {tolerance:.0e} standard "
-            f"deviations in {most} iterations; a pair still misses its condition of optimality by "
-            f"{violation:.3g}. Values known exactly may leave no such optimum; otherwise allow "
-            "more `iterations`, or a larger `tolerance`."
-        )
 
     def _variances(self) -> np.ndarray:
         """The variance of each pair, as given."""
@@ -628,9 +492,9 @@ class CrossedConsistency:
         measured = np.isfinite(self._variances()) & ~self._none
         bad = measured & ~((a >= 0) & (a < np.inf))
         if bad.any():
-            first = _first(bad)
+            first = first_true(bad)
             check.fail("noise", "must be finite and not negative where a pair is measured; "
-                       f"{_pair(first)} has {a[first]}.")  # fmt: skip
+                       f"{named(first)} has {a[first]}.")  # fmt: skip
         return np.where(measured, a, 0)
 
     def variance_at(self, *nodes: int, tolerance: float = 1e-10, iterations: int = 5000) -> float:
@@ -656,51 +520,9 @@ class CrossedConsistency:
             return float(self.node_variance()[pair])
         linear = np.zeros(self.shape)
         linear[pair] = 1
-        x, _ = self._minimum(linear, np.zeros(self.shape), tolerance, iterations)
+        zero = np.zeros(self.shape)
+        x, *_ = crossed_solvers.minimum(self, linear, zero, tolerance, iterations)
         return float(x[pair])
-
-
-class _Preconditioned:
-    """The normal equations of a problem, solved for its fitted variances.
-
-    A gradient is an array h by pair of nodes, of which only the sums over the pairs above each pair
-    of leaves count. Near the optimum these vanish while h does not, so that products with h would
-    be lost in rounding. So a gradient is kept as the solution P D^-1 h that it leads to; where some
-    pairs of leaves do not exist, which P does not know of, as those sums themselves.
-    """
-
-    def __init__(self, problem: CrossedConsistency) -> None:
-        self._problem = problem
-        fit = problem._fit
-        self._variance = reduce(np.multiply.outer, [np.where(np.isinf(a), 0, a) for a in fit])
-        self._precision = reduce(np.multiply.outer, [1 / a for a in fit])
-
-    def weigh(self, x: np.ndarray) -> np.ndarray:
-        """Values as gradients, with the fitted precisions."""
-        return self._precision * x
-
-    def gradient(self, h: np.ndarray) -> np.ndarray:
-        """What counts of `h`, which is used up."""
-        problem = self._problem
-        if problem._exists is None:
-            h *= self._variance
-            problem._apply(problem._along, h, h)
-            return h
-        problem._from_root(h)
-        sums = np.where(problem._exists, h[problem._leaf_pairs], 0)
-        h.fill(0)
-        h[problem._leaf_pairs] = sums
-        return h
-
-    def solve(self, gradient: np.ndarray) -> tuple[np.ndarray, float]:
-        """The solution z for the fitted variances, and the product of both."""
-        problem = self._problem
-        if problem._exists is None:
-            return gradient, float(np.sum(gradient * gradient * self._precision))
-        z = self._variance * gradient
-        problem._apply(problem._along, z, z)
-        problem._from_leaves(z[problem._leaf_pairs], z)
-        return z, float(np.vdot(z, gradient))
 
 
 def _trees(trees: Sequence[Tree]) -> tuple[Tree, ...]:
@@ -717,27 +539,3 @@ def _trees(trees: Sequence[Tree]) -> tuple[Tree, ...]:
 def _on_axis(a: np.ndarray, axis: int, ndim: int) -> np.ndarray:
     """A vector along one axis of an array with so many."""
     return a.reshape([-1 if k == axis else 1 for k in range(ndim)])
-
-
-def _first(mask: np.ndarray) -> tuple[int, ...]:
-    """Index of the first true entry."""
-    return tuple(int(i) for i in np.unravel_index(int(np.argmax(mask)), mask.shape))
-
-
-def _pair(index: tuple[int, ...]) -> str:
-    what = {1: "node", 2: "pair"}.get(len(index), "tuple")
-    return f"{what} {index[0] if len(index) == 1 else index}"
-
-
-def _usual(a: np.ndarray) -> float:
-    """The mean of what is positive and finite, or 1."""
-    some = a[np.isfinite(a) & (a > 0)]
-    return float(some.mean()) if some.size else 1.0
-
-
-def _fail_exact(pair: tuple[int, ...], difference: float) -> None:
-    check.fail(
-        "noisy",
-        f"must agree where values are known exactly (variance 0); {_pair(pair)} cannot be met "
-        f"together with the others, it is missed by {difference:.6g}.",
-    )

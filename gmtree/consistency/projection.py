@@ -87,7 +87,8 @@ class Consistency:
         level from the root down. None means equal. 0 marks a value that is known exactly and
         is kept; inf a node that was not measured, whose value is ignored. Others must lie
         between 1e-100 and 1e100. Write ``{"node": [...]}`` or ``{"level": [...]}`` to say which
-        of both an array is; that is needed only on a chain, which has as many nodes as levels.
+        of both an array is; that is needed only on a chain, which has as many nodes as levels,
+        and only where the two readings differ.
     threads : int, optional
         Threads that share a sweep over a large tree; by default the cores at hand. Results do
         not depend on it, to the last bit.

@@ -32,6 +32,7 @@ def release(
     *,
     epsilon: Any = None,
     rho: Any = None,
+    delta: Any = None,
     level_shares: Sequence[Any] | None = None,
     neighbors: str = "add_remove",
     max_contributions: int = 1,
@@ -61,8 +62,9 @@ def release(
         As in :func:`reconcile`. The list of leaves is public, and so is its order.
     count : str
         Column of true counts, whole numbers.
-    epsilon, rho, level_shares, neighbors, max_contributions, mechanism, max_count, outside
-        As in :func:`gmtree.privacy.allocate`. Bounds of counts are those of the whole tree.
+    epsilon, rho, delta, level_shares, neighbors, max_contributions, mechanism, max_count, outside
+        As in :func:`gmtree.privacy.allocate`. Bounds of counts are those of the whole tree. There
+        are no invariants and no `max_per_leaf`: what follows from them depends on the whole tree.
     nonnegative, integer : bool
         As in :func:`gmtree.release`.
     account : object with a method ``charge(tree, allocation, what)``, optional
@@ -127,6 +129,7 @@ def release(
     budget = {
         "epsilon": epsilon,
         "rho": rho,
+        "delta": delta,
         "level_shares": level_shares,
         "neighbors": neighbors,
         "max_contributions": max_contributions,

@@ -57,7 +57,8 @@ def reconcile_frame(
         Column of values, or several, each of which is made consistent.
     variance : optional
         Variance of each value: one number, the name of a column, or a dict with a number for
-        each level (the root is ``"total"``). Equal by default; 0 keeps a value as it is.
+        each level (the root is ``"total"``; levels it does not name have 1). Equal by default; 0
+        keeps a value as it is.
     nonnegative, integer : bool
         See :meth:`Consistency.project`.
     by : str or list of str
@@ -80,7 +81,8 @@ def reconcile_frame(
     Raises
     ------
     ValueError
-        If a node comes twice in a group, or its value cannot be told from the others.
+        If a node comes twice in a group, or its value cannot be told from the others: also where
+        only the sum of several siblings is known, which :class:`Consistency` splits evenly.
 
     Examples
     --------

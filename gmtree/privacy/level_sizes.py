@@ -30,8 +30,8 @@ def allocate_levels(
 ) -> Allocation:
     """:func:`allocate` for a tree of which only the number of nodes of each level is known.
 
-    All leaves must be on the last level. There are no invariants, since what follows from them
-    depends on the tree.
+    All leaves must be on the last level. There are no invariants and no `max_per_leaf`, since
+    what follows from them depends on the tree.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def allocate_levels(
     names : sequence of str or None, optional
         Names of the levels, for the ledger.
     epsilon, rho, **terms
-        What :func:`allocate` takes, without invariants.
+        What :func:`allocate` takes, without `invariants` and `max_per_leaf`.
 
     Returns
     -------
@@ -56,8 +56,9 @@ def allocate_levels(
     (3000, True)
     """
     nodes = level_sizes(sizes)
-    if "invariants" in terms:
-        check.fail("invariants", "must not be given: what follows from them depends on the tree.")
+    for name in ("invariants", "max_per_leaf"):
+        if terms.get(name) is not None:
+            check.fail(name, "must not be given: what follows from it depends on the tree.")
     labels = [None] * len(nodes) if names is None else list(sequence("names", names, "names"))
     if len(labels) != len(nodes):
         check.fail("names", f"must have one name per level ({len(nodes)}), not {len(labels)}.")

@@ -54,7 +54,9 @@ def test_without_noise_counts_come_back(seed, tmp_path):
     assert left_over(tmp_path) == ["run.json"]
 
 
-@pytest.mark.parametrize("budget", [{"epsilon": 1}, {"rho": "1/2"}])
+@pytest.mark.parametrize(
+    "budget", [{"epsilon": 1}, {"epsilon": 1, "delta": "1e-9"}, {"rho": "1/2"}]
+)
 @pytest.mark.parametrize("neighbors", ["add_remove", "change_one"])
 @pytest.mark.parametrize("seed", range(3))
 def test_values_and_account_are_those_of_memory(seed, neighbors, budget, tmp_path):

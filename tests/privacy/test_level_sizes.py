@@ -30,7 +30,14 @@ def even_tree(rng):
 @given(
     st.integers(0, 10**6),
     st.sampled_from(["add_remove", "change_one"]),
-    st.sampled_from([{"epsilon": 1}, {"rho": "1/3"}, {"rho": 1, "mechanism": "discrete_laplace"}]),
+    st.sampled_from(
+        [
+            {"epsilon": 1},
+            {"epsilon": 1, "delta": "1e-9"},
+            {"rho": "1/3"},
+            {"rho": 1, "mechanism": "discrete_laplace"},
+        ]
+    ),
 )
 def test_the_ledger_is_that_of_the_tree(seed, neighbors, budget):
     rng = np.random.default_rng(seed)
@@ -62,8 +69,10 @@ def test_wrong_sizes():
             privacy.allocate_levels(sizes, epsilon=1)
     with pytest.raises(ValueError, match="'max_count' must be at most"):
         privacy.allocate_levels([1, 10**6], epsilon=1, max_count=2**40)
-    with pytest.raises(ValueError, match="'invariants'"):
-        privacy.allocate_levels([1, 3], epsilon=1, invariants=[0])
+    # Two paths do not stand for the tree if one person is in three of its leaves.
+    for name, value in (("invariants", [0]), ("max_per_leaf", 1)):
+        with pytest.raises(ValueError, match=f"'{name}' must not be given"):
+            privacy.allocate_levels([1, 3], rho=1, max_contributions=3, **{name: value})
     with pytest.raises(ValueError, match="'names' must have one name per level"):
         privacy.allocate_levels([1, 3], epsilon=1, names=["a"])
 
