@@ -16,7 +16,7 @@ from gmtree import _validate as check
 from gmtree._progress import Progress
 
 # A worker needs room for the interpreter, libraries, and what Arrow reads ahead.
-_IDLE_BYTES = 200 << 20
+_IDLE_BYTES = 260 << 20
 _USABLE = 0.7
 
 
