@@ -16,6 +16,7 @@ The files of this package:
     stacked         several problems on one tree in one sweep over rows of numbers
     contrasts       axes of tables, queries, and the spaces of contrasts they measure
     tables          gmtree.TableConsistency: tables of which marginals are measured
+    tables_exact    marginals known exactly, which must agree and bar whole cells
     splitting       tables without negative cells, with a certificate
     along           the sweeps of a tree along any axis of an array
     products        variances of pairs that are products, or nearly

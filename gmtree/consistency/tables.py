@@ -28,8 +28,8 @@ import numpy as np
 from gmtree import _sweep
 from gmtree import _validate as check
 from gmtree._kernels import tables as kernels
+from gmtree.consistency import tables_exact
 from gmtree.consistency.contrasts import Axes, Query, contrast, one_cell
-from gmtree.consistency.exact import Tolerance
 from gmtree.consistency.factor import Factor, checked_variances
 from gmtree.consistency.projection import Consistency
 from gmtree.consistency.rounding import check_how, round_consistent
@@ -40,8 +40,6 @@ from gmtree.tree.families import Families
 
 # Columns that are rounded to whole numbers at a time: what one or two cache lines hold.
 ROUNDED_TOGETHER = 16
-# Nodes whose exactly known tables are compared at a time.
-COMPARED_TOGETHER = 4096
 
 
 class TableConsistency:
@@ -282,7 +280,7 @@ class TableConsistency:
                 name, "belongs to nonnegative=True; without bounds there is one exact solve."
             )
         if integer:
-            self._refuse_exact_marginals()
+            tables_exact.refuse_exact_marginals(self)
         ys = self._measurements(measurements)
         shape, size = (self.tree.n, *self.shape), int(np.prod(self.shape))
         single = all(y.dtype == np.float32 for y in ys) and not integer
@@ -413,7 +411,7 @@ class TableConsistency:
         b = self._stacked.workspace(x.shape[1])
         self._load(run, ys, x)
         self._stacked.up(run, x, b)
-        self._check_exact(ys, x, b)
+        tables_exact.refuse_contradictions(self, ys, x, b)
         lengths = np.array(self.shape, np.int64)
         self._stacked.down_to_cells(run, lengths, self._axes.columns, x, b)
 
@@ -448,98 +446,7 @@ class TableConsistency:
     def _can_contradict(self) -> bool:
         return self._exact_twice.size > 0 or any(e.size for e in self._stacked.exact)
 
-    def _check_exact(self, ys: list[np.ndarray], x: np.ndarray, b: np.ndarray) -> None:
-        """Refuse exactly known values that contradict each other, at a node or across nodes."""
-        if not self._can_contradict:
-            return
-        tolerance = Tolerance.of(x.dtype).relative
-        for q, y in enumerate(ys):
-            exact = self._exact_twice[np.isinf(self._precision[self._exact_twice, q])]
-            for start in range(0, exact.size, COMPARED_TOGETHER):
-                nodes = exact[start : start + COMPARED_TOGETHER]
-                self._check_queries(q, nodes, y[nodes], x[nodes], tolerance)
-        size: np.ndarray | None = None
-        for k, positions in enumerate(self._stacked.exact):
-            columns = slice(self._spaces[k].start, self._spaces[k].stop)
-            nodes = self.tree.order[positions]
-            own, below = x[nodes, columns].astype(np.float64), b[positions, columns]
-            difference = abs(own - below)
-            if not np.any(difference > tolerance * np.maximum(abs(own), abs(below))):
-                continue
-            if size is None:
-                size = self._exact_sizes(ys)
-            bad = np.flatnonzero(difference.max(axis=1) > tolerance * size[nodes])
-            if bad.size:
-                first = bad[np.argmin(nodes[bad])]
-                check.fail(
-                    "measurements",
-                    "must agree where values are known exactly (variance 0); query "
-                    f"{self._exact_query(int(nodes[first]), k)!r} at node {nodes[first]} differs "
-                    f"by {difference[first].max():.6g} from what its children add up to.",
-                )
-
-    def _check_queries(
-        self, q: int, nodes: np.ndarray, y: np.ndarray, x: np.ndarray, tolerance: float
-    ) -> None:
-        """Refuse an exact query that differs from those that count at its node."""
-        query, ones = self._queries[q], np.ones((nodes.size, max(1, len(self._spaces))))
-        own = np.zeros(x.shape)
-        flags = np.ones(query.blocks.size, bool)
-        kernels.take(
-            _sweep.readonly(y), query.lengths, ones, 0, query.blocks, query.source,
-            np.ones(query.blocks.size), flags, np.empty((0, query.blocks.size), bool), ones,
-            self._stacked.first, own, np.empty(y.shape[1]), 0, nodes.size,
-        )  # fmt: skip
-        size = tolerance * np.abs(y.astype(np.float64)).sum(axis=1)
-        for k in query.blocks:
-            columns = slice(self._spaces[k].start, self._spaces[k].stop)
-            difference = abs(own[:, columns] - x[:, columns]).max(axis=1)
-            bad = np.flatnonzero(difference > size)
-            if bad.size:
-                i = int(nodes[bad[0]])
-                check.fail(
-                    "measurements",
-                    "must agree where values are known exactly (variance 0); at node "
-                    f"{i} query {query.name!r} differs by {difference[bad[0]]:.6g} from query "
-                    f"{self._exact_query(i, int(k))!r}.",
-                )
-
-    def _exact_query(self, node: int, k: int) -> Query:
-        """The query whose exact value counts in a space at a node."""
-        exact = np.flatnonzero(np.isinf(self._precision[node]))
-        return next(self._queries[q].name for q in exact if k in self._queries[q].blocks)
-
-    def _exact_sizes(self, ys: list[np.ndarray]) -> np.ndarray:
-        """How large the exactly known values are that a node's can be made of."""
-        size = np.zeros(self.tree.n)
-        for q, y in enumerate(ys):
-            exact = np.isinf(self._precision[:, q])
-            size[exact] = np.maximum(size[exact], abs(y[exact].astype(np.float64)).sum(axis=1))
-        _sweep.accumulate(self.tree._layout, size, size)
-        return size
-
     # ------------------------------------------------------------------ whole numbers
-
-    def _exact_marginal(self) -> tuple[Query, int] | None:
-        """The first query and node of which sums of several cells are known exactly, only."""
-        exact, cells = np.isinf(self._precision), int(np.prod(self.shape))
-        whole = np.array([np.prod(query.lengths) == cells for query in self._queries])
-        exact[exact[:, whole].any(axis=1)] = False
-        if not exact.any():
-            return None
-        node, q = (int(k) for k in np.argwhere(exact)[0])
-        return self._queries[q].name, node
-
-    def _refuse_exact_marginals(self) -> None:
-        """Refuse to round cell by cell where sums of cells must be kept."""
-        found = self._exact_marginal()
-        if found is not None:
-            check.fail(
-                "integer",
-                "must be False where a marginal is known exactly (variance 0): cells are rounded "
-                f"one by one, and their sums would differ from query {found[0]!r} at node "
-                f"{found[1]}. Round the tables yourself, or give that query a small variance.",
-            )
 
     def _round(
         self, x: np.ndarray, how: bool | str, rng: np.random.Generator | int | None

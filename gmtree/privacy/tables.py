@@ -19,6 +19,7 @@ import numpy as np
 from gmtree import _validate as check
 from gmtree._text import preformatted, short
 from gmtree.consistency.tables import TableConsistency
+from gmtree.consistency.tables_exact import exact_marginal
 from gmtree.privacy.account import Account
 from gmtree.privacy.allocation import divide
 from gmtree.privacy.budget import Budget
@@ -385,7 +386,7 @@ class TableRelease:
 
 def _refuse_rounded_totals(post: TableConsistency, integer: bool) -> None:
     """Refuse whole cells where totals are published exactly, which their sums would not be."""
-    if integer and post._exact_marginal() is not None:
+    if integer and exact_marginal(post) is not None:
         check.fail(
             "integer",
             "must be False with invariants: cells are rounded one by one, and their sums would "
