@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import dask
 import numpy as np
 import pytest
@@ -9,11 +11,23 @@ from partitioned import by_node, contents, die_once, random_hierarchy, write_cut
 
 import gmtree as gm
 import gmtree.dask
-from gmtree.dask import engine, measured, noise, sorting, tasks
+from gmtree.dask import engine, measured, noise, tasks
 
 distributed = pytest.importorskip("distributed")
 
 pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@contextmanager
+def two_workers():
+    with (
+        dask.config.set({"distributed.worker.daemon": False}),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit="1GB"
+        ) as cluster,
+        distributed.Client(cluster),
+    ):
+        yield
 
 
 def test_lost_workers_change_nothing(tmp_path, monkeypatch):
@@ -33,8 +47,7 @@ def test_lost_workers_change_nothing(tmp_path, monkeypatch):
         gmtree.dask.reconcile(**arguments, out=tmp_path / "calm")
     counts = h.leaves.drop(columns=["y", "s"])
     counts["n"] = rng.integers(0, 20, len(counts))
-    shuffled = counts.iloc[rng.permutation(len(counts))]
-    files = write_cut(shuffled, tmp_path / "counts", rng, pieces=4)
+    files = write_cut(counts, tmp_path / "counts", rng, pieces=4)
 
     each = engine.Engine.each
     killed = {}
@@ -49,15 +62,9 @@ def test_lost_workers_change_nothing(tmp_path, monkeypatch):
         yield from each(self, label, task, work)
 
     monkeypatch.setattr(engine.Engine, "each", deadly)
-    settings = {"distributed.worker.daemon": False}
-    with (
-        dask.config.set(settings),
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit="1GB"
-        ) as cluster,
-        distributed.Client(cluster),
-    ):
+    with two_workers():
         gmtree.dask.reconcile(**arguments, out=tmp_path / "stormy")
+    with two_workers():
         made = gmtree.dask.release(
             str(files),
             h.levels,
@@ -67,11 +74,9 @@ def test_lost_workers_change_nothing(tmp_path, monkeypatch):
             out=tmp_path / "public",
             confidential=tmp_path / "secret",
             partition_rows=1 + len(counts) // 4,
-            sort=True,
         )
     of_values = {measured.scan, tasks.up, tasks.enter, tasks.down, tasks.finish}
-    of_rows = {sorting.sample, sorting.split, sorting.merge}
-    assert set(killed) == of_values | of_rows | {noise.survey, noise.draw, noise.draw_joint}
+    assert set(killed) == of_values | {noise.survey, noise.draw, noise.draw_joint}
     assert all(flag.exists() for flag in killed.values())
     # The same bytes as without a loss, and nothing of the interrupted tasks is left.
     assert contents(tmp_path / "stormy") == contents(tmp_path / "calm")
