@@ -335,8 +335,8 @@ class CrossedConsistency:
         elif self._precision is not None:
             v = v.astype(np.float64)
             linear = np.where(self._exact, 0, self._precision * v)
-            x, *how = crossed_solvers.minimum(self, linear, v, tolerance, most)
-            info = CrossedInfo(*how)
+            x, done, residual = crossed_solvers.minimum(self, linear, v, tolerance, most)
+            info = CrossedInfo(done, residual)
         else:
             x = self._separable(v, out, dtype)
         if out is not None and x is not out:

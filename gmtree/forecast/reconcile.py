@@ -231,13 +231,30 @@ def _read_forecasts(
         return Panel.read("Y_hat_df", frame, made, id_col, time_col, node=node, step=step)
     if not temporal:
         structure = structure_of(S_df, tags, spec, id_col)
-        return Panel.read("Y_hat_df", frame, structure, id_col, time_col)
+        panel = Panel.read("Y_hat_df", frame, structure, id_col, time_col)
+        if isinstance(S_df, Mapping) and not tags and spec is None:
+            _refuse_unknown_tops(S_df, panel)
+        return panel
     if is_spec(S_df):
         codes = encode(id_time_col, take_column("Y_hat_df", frame, id_time_col))
         structure = structure_of_periods("S_df", S_df, id_time_col, codes)
     else:
         structure = structure_of(S_df, tags, spec, id_time_col)
     return Panel.read("Y_hat_df", frame, structure, id_time_col, id_col)
+
+
+def _refuse_unknown_tops(part_of: Mapping[Any, Any], panel: Panel) -> None:
+    """Of several series that are part of nothing, one without forecasts is likely misspelt."""
+    labels = panel.structure.labels.tolist()
+    tops = [name for name in labels if part_of.get(name) is None or not len(part_of[name])]
+    if len(tops) < 2 or panel.place is None:
+        return
+    there = np.zeros(len(labels), bool)
+    there[panel.place // panel.steps.size] = True
+    for name in tops:
+        if not there[labels.index(name)]:
+            check.fail("S_df", f"must lead to series of 'Y_hat_df'; {name!r} is part of nothing, "
+                       "as others are, and has no forecasts. Is it misspelt?")  # fmt: skip
 
 
 def _read_past(Y_df: Any, panel: Panel, temporal: bool, columns: tuple[str, ...]) -> Any:

@@ -7,6 +7,7 @@ series; leaves are numbered on their own, and each has at least one series that 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -161,12 +162,18 @@ def from_parents_of(hierarchy: Mapping[Any, Any]) -> Rows:
     above: dict[Any, list[Any]] = {}
     for child, parents in hierarchy.items():
         several = isinstance(parents, (list, tuple, np.ndarray))
-        above[child] = list(parents) if several else [parents]
+        above[child] = list(parents) if several else [] if parents is None else [parents]
+        if any(parent is None or parent == "" for parent in above[child]):
+            check.fail("S_df", f"must name the series that {child!r} is a part of; one has no "
+                       "name. Write None where there is none.")  # fmt: skip
+    _refuse_rings(above)
     names = list(dict.fromkeys([p for parents in above.values() for p in parents] + list(above)))
     inner = {p for parents in above.values() for p in parents}
     leaves = [name for name in names if name not in inner]
-    if not leaves:
-        check.fail("S_df", f"must have series without parts; {names[0]!r} is in a ring.")
+    if len(leaves) == 1 and any(len(parents) > 1 for parents in above.values()):
+        check.fail("S_df", f"must have several series without parts; only {leaves[0]!r} is one. "
+                   "A dict goes from each series to those that it is a part of, not to its parts: "
+                   "{'a': 'all', 'b': 'all'}.")  # fmt: skip
     number = {name: k for k, name in enumerate(names)}
     rows: list[int] = []
     cols: list[int] = []
@@ -179,13 +186,16 @@ def from_parents_of(hierarchy: Mapping[Any, Any]) -> Rows:
             fresh = [p for p in above.get(name, ()) if p not in seen]
             seen.update(fresh)
             todo += fresh
-    held = np.zeros(len(names), bool)
-    held[rows] = True
-    if not held.all():
-        lost = names[int(np.flatnonzero(~held)[0])]
-        check.fail("S_df", f"must have no series that is its own part; {lost!r} is in a ring.")
     made = _sorted_rows(np.array(rows), np.array(cols), len(names))
     return Rows(*made, len(leaves), column("S_df", names), None, column("S_df", leaves))
+
+
+def _refuse_rings(above: dict[Any, list[Any]]) -> None:
+    try:
+        TopologicalSorter(above).prepare()
+    except CycleError as error:
+        ring = error.args[1]
+        check.fail("S_df", f"must have no series that is its own part; {ring[0]!r} is in a ring.")
 
 
 def _sorted_rows(rows: np.ndarray, cols: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:

@@ -130,6 +130,8 @@ def check_levels(level: Any) -> list[float]:
         number = check.real("level", x)
         if not 0 <= number < 100:
             check.fail("level", f"must hold percentages from 0 to below 100, not {x}.")
+        if 0 < number < 1:
+            check.fail("level", f"must hold percentages such as 90, not fractions such as {x}.")
         found.append(x.item() if isinstance(x, np.generic) else x)
     if not found:
         check.fail("level", "must hold at least one percentage.")

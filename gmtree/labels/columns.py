@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gmtree._validate import fail, fail_type, index_dtype
+from gmtree._validate import fail, fail_type, index_dtype, some
 from gmtree.labels.distinct import column, factorize
 
 LIBRARIES = ("pandas", "polars", "pyarrow")
@@ -214,4 +214,4 @@ def take_column(argument: str, frame: Any, name: Any) -> Any:
         return frame[name]
     if library(frame) == "pandas" and name in frame.index.names:
         return dict(encode_index(frame.index))[name]
-    fail(argument, f"must name columns of the frame, not {name!r}.")
+    fail(argument, f"must name columns of the frame, not {name!r}; it has {some(names)}.")

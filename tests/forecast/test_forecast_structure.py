@@ -77,8 +77,21 @@ def test_parents_as_darts_has_them():
     assert structure.matrix.toarray().sum() == 4 * 4
     tree = Structure({"a": "total", "b": ["total"]})
     assert tree.tree == gm.Tree.from_parents([-1, 0, 0])
-    with pytest.raises(ValueError, match="ring"):
-        Structure({"a": "b", "b": "a"})
+    assert Structure({"a": "all", "b": "all", "all": None}).labels.tolist() == ["all", "a", "b"]
+    for wrong, rule in (
+        ({"a": "b", "b": "a"}, "ring"),
+        ({"a": "b", "b": "a", "c": "a"}, "ring"),
+        ({"a": "a", "b": "all"}, "'a' is in a ring"),
+        ({"a": "all", "b": ""}, "one has no name"),
+        ({"all": ["a", "b"]}, "not to its parts"),
+    ):
+        with pytest.raises(ValueError, match=rule):
+            Structure(wrong)
+    base = pd.DataFrame({"unique_id": ["all", "a", "b"], "ds": 1, "m": [10.0, 3.0, -2.0]})
+    with pytest.raises(ValueError, match="'al' is part of nothing, as others are"):
+        gm.forecast.reconcile(base, {"a": "all", "b": "al"})
+    with pytest.raises(ValueError, match="such as 90, not fractions"):
+        gm.forecast.reconcile(base, {"a": "all", "b": "all"}, level=[0.9])
 
 
 def test_trees_and_calendars():
