@@ -546,7 +546,7 @@ def test_factorize_objects_with_gaps(labels, as_times):
     numbers = np.full(len(labels), np.nan)
     numbers[present] = expected_codes
     if as_times:
-        numbers = np.where(np.isnan(numbers), np.datetime64("NaT"), numbers.astype("M8[s]"))
+        numbers = np.where(np.isnan(numbers), np.datetime64("NaT", "s"), numbers.astype("M8[s]"))
     codes, first = distinct.factorize("x", numbers)
     assert codes[present].tolist() == expected_codes
     assert first.tolist() == [present[k] for k in expected_first]
