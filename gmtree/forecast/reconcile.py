@@ -133,8 +133,9 @@ def reconcile(
     -------
     frame of the same kind
         All rows and columns of `Y_hat_df`, and columns ``<model>/<method>`` with the names that
-        hierarchicalforecast gives them: ``ets/MinTrace_method-ols`` and ``ets/BottomUp``, followed
-        by ``-lo-80``, ``-hi-80`` for intervals. Pairs of a series and a step without a row in
+        hierarchicalforecast gives them: ``ets/MinTrace_method-ols``, with `nonnegative`
+        ``ets/MinTrace_method-ols_nonnegative-True``, and ``ets/BottomUp``, followed by ``-lo-80``,
+        ``-hi-80`` for intervals. Pairs of a series and a step without a row in
         `Y_hat_df` get one, at the end; other columns are missing there. The index of a pandas frame
         stays as it is if no row is added, and counts from 0 otherwise.
 
