@@ -168,8 +168,11 @@ def _counts(frame: Any, count: str) -> np.ndarray:
     column = take_column("count", frame, count)
     a = np.asarray(column.to_numpy() if library(column) else column)
     if a.dtype == object or a.dtype.kind not in "iu":
-        check.fail_type("count", "must name a column of whole numbers, none of them missing. "
-                        "Whole numbers kept as floats become integers with .astype(int).")  # fmt: skip
+        check.fail_type(
+            "count",
+            "must name a column of whole numbers, none of them missing. Whole floats become "
+            "integers with .astype(int).",
+        )
     return a
 
 
