@@ -11,7 +11,7 @@ from partitioned import by_node, contents, die_once, random_hierarchy, write_cut
 
 import gmtree as gm
 import gmtree.dask
-from gmtree.dask import engine, measured, noise, tasks
+from gmtree.dask import engine, measured, noise, sorting, tasks
 
 distributed = pytest.importorskip("distributed")
 
@@ -28,6 +28,47 @@ def two_workers():
         distributed.Client(cluster),
     ):
         yield
+
+
+def kill_workers(monkeypatch, folder, spared=()):
+    """Of each kind of task but those spared, the first takes its worker with it when it has ended.
+
+    Returns the kinds, each with a file that is there once a worker has died.
+    """
+    each = engine.Engine.each
+    killed = {}
+
+    def deadly(self, label, task, work):
+        work = list(work)
+        if work and task not in killed and task not in spared:
+            flag = killed[task] = folder / f"killed-{task.__name__}"
+            work = [(str(flag), task, *args) for args in work]
+            task = die_once
+        yield from each(self, label, task, work)
+
+    monkeypatch.setattr(engine.Engine, "each", deadly)
+    return killed
+
+
+def test_workers_lost_while_sorting_change_nothing(tmp_path, monkeypatch):
+    rng = np.random.default_rng(1)
+    h = random_hierarchy(rng, height=3, fanout=8)
+    shuffled = h.leaves.iloc[rng.permutation(len(h.leaves))]
+    arguments = {
+        "leaves": str(write_cut(shuffled, tmp_path / "leaves", rng, pieces=4)),
+        "levels": h.levels,
+        "value": "y",
+        "sort": True,
+        "partition_rows": 1 + len(h.leaves) // 4,
+    }
+    with dask.config.set(scheduler="synchronous"):
+        gmtree.dask.reconcile(**arguments, out=tmp_path / "calm")
+    killed = kill_workers(monkeypatch, tmp_path, spared=(tasks.up, tasks.down))
+    with two_workers():
+        gmtree.dask.reconcile(**arguments, out=tmp_path / "stormy")
+    assert set(killed) == {sorting.sample, sorting.split, sorting.merge}
+    assert all(flag.exists() for flag in killed.values())
+    assert contents(tmp_path / "stormy") == contents(tmp_path / "calm")
 
 
 def test_lost_workers_change_nothing(tmp_path, monkeypatch):
@@ -49,19 +90,7 @@ def test_lost_workers_change_nothing(tmp_path, monkeypatch):
     counts["n"] = rng.integers(0, 20, len(counts))
     files = write_cut(counts, tmp_path / "counts", rng, pieces=4)
 
-    each = engine.Engine.each
-    killed = {}
-
-    def deadly(self, label, task, work):
-        """The first task of each kind takes its worker with it when it has ended."""
-        work = list(work)
-        if work and task not in killed:
-            flag = killed[task] = tmp_path / f"killed-{task.__name__}"
-            work = [(str(flag), task, *args) for args in work]
-            task = die_once
-        yield from each(self, label, task, work)
-
-    monkeypatch.setattr(engine.Engine, "each", deadly)
+    killed = kill_workers(monkeypatch, tmp_path)
     with two_workers():
         gmtree.dask.reconcile(**arguments, out=tmp_path / "stormy")
     with two_workers():
