@@ -220,7 +220,7 @@ def by_sorted_label(labels: np.ndarray, first: np.ndarray) -> np.ndarray:
             order = _sorted_texts(distinct)
         else:
             order = np.argsort(distinct, kind="stable")
-    except TypeError:
+    except (TypeError, OverflowError):  # numpy cannot compare times of very different units
         return np.arange(first.size)
     rank = np.empty(first.size, dtype=np.int64)
     rank[order] = np.arange(first.size)
@@ -283,10 +283,11 @@ def concatenate(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def _fits_unit(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether no time in `a` changes when it is written in a unit that also holds those of `b`."""
     try:
-        both = np.result_type(a, b)
-    except TypeError:  # years of durations have no number of days
+        back = a.astype(np.result_type(a, b)).astype(a.dtype)
+    except (TypeError, OverflowError):
+        # Years of durations have no number of days; from numpy 2.5 on, times do not wrap around.
         return False
-    return np.array_equal(a.astype(both).astype(a.dtype)[~np.isnat(a)], a[~np.isnat(a)])
+    return np.array_equal(back[~np.isnat(a)], a[~np.isnat(a)])
 
 
 def _fits_float(a: np.ndarray) -> bool:

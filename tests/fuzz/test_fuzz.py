@@ -391,7 +391,7 @@ WRONG: dict[str, Callable[[], Any]] = {
     "minus 2^64": lambda: -(2**64),
     "10^400": lambda: 10**400,
     "date": lambda: dt.date(2020, 1, 1),
-    "datetime64": lambda: np.datetime64("NaT"),
+    "datetime64": lambda: np.datetime64("NaT", "D"),
     "timedelta64": lambda: np.timedelta64(1, "D"),
     "empty list": lambda: [],
     "empty tuple": lambda: (),

@@ -181,7 +181,7 @@ def test_calendar_weeks_are_those_of_iso_8601():
         (("soon", "2024-01-01"), "'start' must be a date"),
         (("2024-01-01", None), "'stop' must be a date"),
         (("2024-01-01", "300000-01-01"), "'stop' must be a date"),
-        ((np.datetime64("NaT"), "2024-01-01"), "'start' must be a date"),
+        ((np.datetime64("NaT", "D"), "2024-01-01"), "'start' must be a date"),
         ((0, "2024-01-01"), "'start' must be a date"),
     ],
 )
