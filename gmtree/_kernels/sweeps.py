@@ -49,6 +49,15 @@ def _add_to(total, out, order, p, x):
         total[p] += x
 
 
+@inlined
+def _add_entry_to(total, out, order, p, j, x):
+    """The same for column j, where a node has a row of numbers."""
+    if total is None:
+        out[at(order, p), j] += x
+    else:
+        total[p, j] += x
+
+
 @helper
 def _start_sums(total, v, out, order, p, stop):
     """Give positions p to ``stop - 1`` what they have before their children add to it."""
@@ -99,10 +108,7 @@ def accumulate_leaves(parent, order, node, edge, v, out, total, n_inner, start, 
                 for j in range(v.shape[1]):
                     z = _over(v[i, j], node, r)
                     out[i, j] = z
-                    if total is None:
-                        out[at(order, p), j] += _times(z, edge, r)
-                    else:
-                        total[p, j] += _times(z, edge, r)
+                    _add_entry_to(total, out, order, p, j, _times(z, edge, r))
 
 
 @kernel
@@ -146,10 +152,7 @@ def accumulate(parent, order, node, edge, v, out, total, start, stop):
             for j in range(v.shape[1]):
                 z = _over(out[i, j] if total is None else v[i, j] + total[r, j], node, r)
                 out[i, j] = z
-                if total is None:
-                    out[at(order, p), j] += _times(z, edge, r)
-                else:
-                    total[p, j] += _times(z, edge, r)
+                _add_entry_to(total, out, order, p, j, _times(z, edge, r))
 
 
 @kernel

@@ -14,7 +14,7 @@ from gmtree.forecast.frequency import FrequencyPast, is_spec, structure_of_perio
 from gmtree.forecast.intervals import Bootstrap, Normal
 from gmtree.forecast.methods import SAMPLES, bottom_up_missing
 from gmtree.forecast.panel import Panel, model_names, sample_names
-from gmtree.forecast.rows import from_multiindex
+from gmtree.forecast.rows import from_multiindex, parents_of
 from gmtree.forecast.shrinkage import Shrunk, refuse_bounds
 from gmtree.forecast.solver import Weights
 from gmtree.forecast.structure import Structure, structure_of
@@ -246,16 +246,16 @@ def _read_forecasts(
 
 def _refuse_unknown_tops(part_of: Mapping[Any, Any], panel: Panel) -> None:
     """Of several series that are part of nothing, one without forecasts is likely misspelt."""
-    labels = panel.structure.labels.tolist()
-    tops = [name for name in labels if part_of.get(name) is None or not len(part_of[name])]
+    above, labels = parents_of(part_of), panel.structure.labels.tolist()
+    tops = [k for k, name in enumerate(labels) if not above.get(name)]
     if len(tops) < 2 or panel.place is None:
         return
     there = np.zeros(len(labels), bool)
     there[panel.place // panel.steps.size] = True
-    for name in tops:
-        if not there[labels.index(name)]:
-            check.fail("S_df", f"must lead to series of 'Y_hat_df'; {name!r} is part of nothing, "
-                       "as others are, and has no forecasts. Is it misspelt?")  # fmt: skip
+    for k in tops:
+        if not there[k]:
+            check.fail("S_df", f"must lead to series of 'Y_hat_df'; {labels[k]!r} is part of "
+                       "nothing, as others are, and has no forecasts. Is it misspelt?")  # fmt: skip
 
 
 def _read_past(Y_df: Any, panel: Panel, temporal: bool, columns: tuple[str, ...]) -> Any:

@@ -22,7 +22,7 @@ from gmtree.labels.columns import (
     library,
     take_column,
 )
-from gmtree.labels.distinct import column, distinct_labels
+from gmtree.labels.distinct import column, distinct_labels, is_missing
 from gmtree.labels.levels import number_pairs
 from gmtree.readers.objects import ones
 from gmtree.tree import Tree
@@ -157,15 +157,23 @@ def from_tree(tree: Tree) -> Rows:
     return Rows(*made, tree.n_leaves, labels, levels, labels[tree.leaves])
 
 
-def from_parents_of(hierarchy: Mapping[Any, Any]) -> Rows:
-    """A dict from each series to those that it is a part of, as darts writes a hierarchy."""
+def parents_of(hierarchy: Mapping[Any, Any]) -> dict[Any, list[Any]]:
+    """For each series of a dict, as darts writes a hierarchy, the list of those it is a part of."""
     above: dict[Any, list[Any]] = {}
     for child, parents in hierarchy.items():
         several = isinstance(parents, (list, tuple, np.ndarray))
         above[child] = list(parents) if several else [] if parents is None else [parents]
-        if any(parent is None or parent == "" for parent in above[child]):
+        if any((isinstance(p, str) and not p) or is_missing(p) for p in above[child]):
             check.fail("S_df", f"must name the series that {child!r} is a part of; one has no "
                        "name. Write None where there is none.")  # fmt: skip
+    return above
+
+
+def from_parents_of(hierarchy: Mapping[Any, Any]) -> Rows:
+    """A dict from each series to those that it is a part of."""
+    above = parents_of(hierarchy)
+    if not above:
+        check.fail("S_df", "must have at least one series.")
     _refuse_rings(above)
     names = list(dict.fromkeys([p for parents in above.values() for p in parents] + list(above)))
     inner = {p for parents in above.values() for p in parents}

@@ -79,10 +79,12 @@ def test_parents_as_darts_has_them():
     assert tree.tree == gm.Tree.from_parents([-1, 0, 0])
     assert Structure({"a": "all", "b": "all", "all": None}).labels.tolist() == ["all", "a", "b"]
     for wrong, rule in (
+        ({}, "at least one series"),
         ({"a": "b", "b": "a"}, "ring"),
         ({"a": "b", "b": "a", "c": "a"}, "ring"),
         ({"a": "a", "b": "all"}, "'a' is in a ring"),
         ({"a": "all", "b": ""}, "one has no name"),
+        ({"a": "all", "b": np.nan}, "one has no name"),
         ({"all": ["a", "b"]}, "not to its parts"),
     ):
         with pytest.raises(ValueError, match=rule):
@@ -90,6 +92,10 @@ def test_parents_as_darts_has_them():
     base = pd.DataFrame({"unique_id": ["all", "a", "b"], "ds": 1, "m": [10.0, 3.0, -2.0]})
     with pytest.raises(ValueError, match="'al' is part of nothing, as others are"):
         gm.forecast.reconcile(base, {"a": "all", "b": "al"})
+    numbered = base.assign(unique_id=[0, 1, 2]).iloc[[2, 0, 1]]
+    for part_of in ({1: 0, 2: 0}, {1: [0], 2: np.array([0]), 0: None}):
+        found = gm.forecast.reconcile(numbered, part_of, method="ols")
+        assert found["m/MinTrace_method-ols"].tolist() == pytest.approx([1.0, 7.0, 6.0])
     with pytest.raises(ValueError, match="such as 90, not fractions"):
         gm.forecast.reconcile(base, {"a": "all", "b": "all"}, level=[0.9])
 
