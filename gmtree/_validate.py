@@ -56,7 +56,9 @@ def some(items: Iterable[Any], most: int = 5) -> str:
 
 
 def shown(label: Any) -> str:
-    """A label as its owner would write it: 'a' rather than np.str_('a')."""
+    """A label as its owner would write it: 'a' rather than np.str_('a'), and dates as text."""
+    if isinstance(label, (np.datetime64, np.timedelta64)):
+        return str(label)
     return repr(label.item() if isinstance(label, (np.number, np.character)) else label)
 
 

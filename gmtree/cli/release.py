@@ -24,7 +24,10 @@ FILE (.csv, .csv.gz or .parquet) has one column per level, coarse to fine, and a
 with its count, or for each record. OUT gets a row for every node (.csv, .csv.gz, .parquet) or all
 that is needed to repeat the post-processing (.npz, .parquet; see gmtree.Release.load). Either may
 be '-' for CSV from standard input or to standard output. Values are whole numbers, not negative,
-and add up, unless you ask for others.
+and add up, unless you ask for others. The ledger of OUT.csv is written to OUT.csv.ledger.json.
+
+--dry-run reads everything, tells the tree, the errors to expect and the ledger, and stops: nothing
+is drawn, spent or written.
 
 The list of leaves is published, so that it must not depend on anyone's record. Give it with
 --tree. If the leaves that occur in FILE are public knowledge, say so with --leaves-are-public;
@@ -113,6 +116,10 @@ def add_parser(subparsers: Any) -> None:
     )
     p.add_argument("-o", "--output", metavar="OUT", type=Path, required=True)
     p.add_argument("--force", action="store_true", help="replace OUT without asking")
+    p.add_argument(
+        "--dry-run", action="store_true",
+        help="tell what would be released with which errors; draw, spend and write nothing",
+    )  # fmt: skip
     p.set_defaults(run=run)
 
 
@@ -123,9 +130,12 @@ def run(args: argparse.Namespace) -> int:
 
     outer = sys.exc_info()[1]
     ending = _check_options(args)
-    if not may_write(args.output, args.force):
-        return 1
     try:
+        if args.dry_run:
+            print(_foresee(args))
+            return 0
+        if not may_write(args.output, args.force):
+            return 1
         made = _release(args)
         if ending in (".csv", ".csv.gz"):
             _write_csv(made, args.output, args.confidence)
@@ -140,7 +150,7 @@ def run(args: argparse.Namespace) -> int:
         raise
     # Beside a table on standard output, people read standard error.
     where = sys.stderr if args.output == files.STANDARD else sys.stdout
-    print(_describe(made, args), file=where)
+    print(_describe(made.tree, made.plan, args), file=where)
     return 0
 
 
@@ -149,17 +159,32 @@ def ledger_path(table: Path) -> Path:
     return table.with_name(f"{table.name}.ledger.json")
 
 
-def _describe(made: Any, args: argparse.Namespace) -> str:
-    """What was released, its errors by level and its ledger, in words."""
-    tree, ledger = made.tree, made.ledger
-    parts = [f"{args.output}: {tree.n:,} nodes, {tree.n_leaves:,} leaves", made.plan, ledger]
-    if made.nonnegative:
+def _foresee(args: argparse.Namespace) -> str:
+    """What a release with these options would be, in words."""
+    from gmtree.privacy import Account, plan
+
+    tree, _, options = _prepare(args)
+    parts = [_describe(tree, plan(tree, **options), args)]
+    if args.account is not None:
+        parts.append(str(Account(path=args.account)))
+    return "\n\n".join([*parts, "Nothing was drawn, spent or written."])
+
+
+def _describe(tree: Any, plan: Any, args: argparse.Namespace) -> str:
+    """What is released, its errors by level and its ledger, in words."""
+    counted = "each row as one record" if args.count is None else f"column {args.count!r}"
+    parts = [
+        f"{args.output}: {tree.n:,} nodes, {tree.n_leaves:,} leaves; counts {counted}",
+        plan,
+        plan.ledger,
+    ]
+    if args.nonnegative:
         parts.append(
-            "Errors are those of the column 'estimate'. Of the column 'value', which is never "
-            "negative, gmtree.Release.bootstrap estimates them."
+            "Errors are those of the column 'estimate'; its intervals are cut off at 0. Of the "
+            "column 'value', which is never negative, gmtree.Release.bootstrap estimates them."
         )
     if args.delta is not None and args.rho is not None:
-        epsilon = short(Fraction(ledger.epsilon(args.delta)), up=True)
+        epsilon = short(Fraction(plan.ledger.epsilon(args.delta)), up=True)
         parts.append(f"Implies epsilon = {epsilon} with delta = {args.delta}.")
     return "\n\n".join(map(str, parts))
 
@@ -211,7 +236,25 @@ def _check_options(args: argparse.Namespace) -> str:
 
 def _release(args: argparse.Namespace) -> Any:
     """The release that the options ask for."""
-    from gmtree.privacy import LEAVES_FROM_RECORDS, Account, optimal_shares, release
+    from gmtree.privacy import Account, release
+
+    tree, counts, options = _prepare(args)
+    with Progress(1, "adding noise") as progress:
+        made = release(
+            tree,
+            counts,
+            account=None if args.account is None else Account(path=args.account),
+            nonnegative=args.nonnegative,
+            integer=args.integer,
+            **options,
+        )
+        progress.advance(1)
+    return made
+
+
+def _prepare(args: argparse.Namespace) -> tuple[Any, np.ndarray, dict[str, Any]]:
+    """The tree, the counts of its leaves, and what :func:`gmtree.plan` needs to know besides."""
+    from gmtree.privacy import LEAVES_FROM_RECORDS, optimal_shares
     from gmtree.privacy.budget import Enforced
     from gmtree.privacy.people import bounds_of
 
@@ -228,26 +271,19 @@ def _release(args: argparse.Namespace) -> Any:
         "max_contributions": Enforced(bounds.records) if is_enforced else bounds.records,
         "invariants": [name.strip() for name in args.invariants.split(",") if name.strip()],
     }
-    with Progress(2, "choosing shares") as progress:
-        if args.shares in ("nodes", "leaves"):
+    if args.shares in ("nodes", "leaves"):
+        with Progress(1, "choosing shares") as progress:
             shares: Any = optimal_shares(tree, objective=args.shares, **options)
-        else:
-            shares = None if args.shares == "equal" else args.shares.split(",")
-        progress.advance(1, "adding noise")
-        made = release(
-            tree,
-            counts,
-            level_shares=shares,
-            max_count=args.max_count,
-            max_per_leaf=None if args.max_per_leaf is None else bounds.per_leaf,
-            account=None if args.account is None else Account(path=args.account),
-            outside=[LEAVES_FROM_RECORDS] if args.tree is None else [],
-            nonnegative=args.nonnegative,
-            integer=args.integer,
-            **options,
-        )
-        progress.advance(1)
-    return made
+            progress.advance(1)
+    else:
+        shares = None if args.shares == "equal" else args.shares.split(",")
+    options |= {
+        "level_shares": shares,
+        "max_count": args.max_count,
+        "max_per_leaf": None if args.max_per_leaf is None else bounds.per_leaf,
+        "outside": [LEAVES_FROM_RECORDS] if args.tree is None else [],
+    }
+    return tree, counts, options
 
 
 def may_write(path: Path, force: bool) -> bool:

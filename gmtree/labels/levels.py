@@ -336,7 +336,11 @@ def _stop(
     gap[active] = False
     if gap.any():
         row = int(np.flatnonzero(gap)[0])
-        fail(name, f"must have no label below a missing one; row {row} has a gap above it.")
+        fail(
+            name,
+            f"must have no label below a missing one; row {row} has a gap above it. Levels go from "
+            "coarse to fine.",
+        )
     go_on = ~missing[active]
     ended = active[~go_on]
     node[ended] = above[~go_on] + node.dtype.type(offset)

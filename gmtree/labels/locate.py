@@ -103,7 +103,11 @@ def _deepest(argument: str, coded: Sequence[Codes], tell: bool) -> np.ndarray:
         if gap.any():
             row = int(np.flatnonzero(gap)[0])
             what = f": {path_of_row(coded, row)}" if tell else ""
-            fail(argument, f"must have no label below a missing one; row {row} has{what}.")
+            fail(
+                argument,
+                f"must have no label below a missing one; row {row} has{what}. Levels go from "
+                "coarse to fine.",
+            )
         level[missing] = j - 1
     return level
 
@@ -134,7 +138,8 @@ def _find(
     if (found < 0).any() and not ignore:
         row = int(rows[np.flatnonzero(found < 0)[0]])
         what = f": {path_of_row(coded, row)}" if tell else ""
-        fail(argument, f"must have labels of the tree; row {row} has others{what}.")
+        hint = _different_kinds(theirs, coded)
+        fail(argument, f"must have labels of the tree; row {row} has others{what}.{hint}")
     several = (np.bincount(mine, minlength=where.size) > 1)[wanted] & (found >= 0)
     if several.any():
         row = int(rows[np.flatnonzero(several)[0]])
@@ -145,6 +150,27 @@ def _find(
             "the levels above, too.",
         )
     return found
+
+
+def _different_kinds(theirs: Sequence[Codes], coded: Sequence[Codes]) -> str:
+    """What to tell where the tree has texts such as '35' and a column has numbers, or turned round.
+
+    The kind of a column is no secret, even where its labels are.
+    """
+    for a, b in zip(theirs, coded, strict=True):
+        tree_has, column_has = _texts_or_numbers(a), _texts_or_numbers(b)
+        if {tree_has, column_has} == {"texts", "numbers"}:
+            return f" The labels of the tree are {tree_has}, those of the column {column_has}."
+    return ""
+
+
+def _texts_or_numbers(c: Codes) -> str:
+    """What all labels of a column are; empty for others, such as dates."""
+    labels = c.codes if c.categories is None else c.categories
+    if labels.dtype.kind in "iuf":
+        return "numbers"
+    texts = labels.dtype.kind in "UT" or all(isinstance(x, str) for x in labels.tolist())
+    return "texts" if texts else ""
 
 
 def _translate(a: Codes, b: Codes) -> np.ndarray:

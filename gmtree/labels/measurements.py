@@ -59,7 +59,10 @@ def variance_by_level(tree: Any, variance: Mapping[str, Any]) -> np.ndarray:
     for level, x in variance.items():
         if level not in levels:
             check.fail("variance", f"must be by levels of the tree, not {level!r}.")
-        out[tree.depth == levels[level]] = check.real(f"variance[{level!r}]", x)
+        number = check.real(f"variance[{level!r}]", x)
+        if number < 0:
+            check.fail(f"variance[{level!r}]", f"must not be negative; it is {number}.")
+        out[tree.depth == levels[level]] = number
     return out
 
 

@@ -29,11 +29,12 @@ What it rests on
 - The tree, its empty leaves included, all options and the decision to publish were made without
   looking at the data. A tree that lists only places where somebody lives tells who lives there. If
   a tree was made from the records, `outside` has to say so, and the ledger names it.
-- Counts of leaves are cut off at `max_count`, a public bound which the ledger states; one more
-  record then still changes one leaf by at most one. The default bound is 2^50 divided by the height
-  and the number of leaves, which is little on deep trees. No error, warning or message depends on
-  the counts. When records move (``neighbors="change_one"``) cutting off would change the total,
-  which is public then, so nothing is cut off: a negative count or too large a total is refused.
+- Counts of leaves are cut off at 0 and at `max_count`, a public bound which the ledger states; one
+  more record then still changes one leaf by at most one. The default bound is 2^50 divided by the
+  height and the number of leaves, which is little on deep trees. No error, warning or message
+  depends on the counts. When records move (``neighbors="change_one"``) cutting off would change the
+  total, which is public then, so nothing is cut off: a negative count or too large a total is
+  refused.
 
 What is not promised
 --------------------
@@ -103,8 +104,8 @@ Assumes:
   - Neighbouring data differ by one record of one person, added or removed.
   - Nobody has more records: promised, not checked.
   - A record is counted at one leaf and at all nodes above it.
-  - Counts of leaves are cut off at 93,824,992,236,885; stated errors do not include what that
-    takes away.
+  - Counts of leaves are cut off at 0 and at 93,824,992,236,885; stated errors do not include what
+    that changes.
   - The tree, its empty leaves included, was chosen without looking at the data.
   - Nothing is published but functions of the noisy counts and what is listed as outside.
   - The random words of this machine cannot be guessed.

@@ -315,7 +315,7 @@ class Account:
                 check.fail(
                     "account",
                     f"must have {short(entry.charged, up=True)} left in {state.measure}; it has "
-                    f"{left} of {short(state.budget)}.{_about_floats(entry.charged, state.budget)}",
+                    f"{left} of {short(state.budget)}.{_about_floats(entry.charged, after)}",
                 )
             if self.path is not None:
                 _write(self.path, after)
@@ -532,9 +532,11 @@ def _describe(state: State) -> str:
     )
 
 
-def _about_floats(*amounts: Fraction) -> str:
-    """What to know where an amount is a float that is not the decimal number it is written as."""
-    for x in amounts:
+def _about_floats(charged: Fraction, after: State) -> str:
+    """What to know where all that is missing is how floats differ from what is written."""
+    if after.spent - after.budget > after.budget / 2**40:
+        return ""
+    for x in (charged, after.budget):
         if is_short_float(x) and Fraction(short(x)) != x:
             return (
                 f" A float is taken at its exact value, which is not quite {short(x)}: write "

@@ -185,8 +185,8 @@ class Ledger:
             what = "leaves" if self.axes is None else "cells of leaves"
             found.insert(
                 3,
-                f"Counts of {what} are cut off at {self.max_count:,}; stated errors do not "
-                "include what that takes away.",
+                f"Counts of {what} are cut off at 0 and at {self.max_count:,}; stated errors do "
+                "not include what that changes.",
             )
         return tuple(found)
 

@@ -6,6 +6,7 @@ import platform
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
+from os import PathLike
 from typing import Any
 
 from gmtree import _validate as check
@@ -27,6 +28,10 @@ class Drawing:
     def __init__(
         self, function: str, tree: Tree, allocation: Allocation, account: Account | None
     ) -> None:
+        if isinstance(account, (str, PathLike)):
+            check.fail_type(
+                "account", f"must be an Account: gmtree.privacy.Account(path={str(account)!r})."
+            )
         if account is not None:
             check.instance("account", account, Account)
         self._function, self._tree, self._allocation = function, tree, allocation

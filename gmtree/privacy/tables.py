@@ -307,8 +307,12 @@ class TableRelease:
 
     # ------------------------------------------------------------------ frames and files
 
-    def to_frame(self, query: TableQuery, level: float = 0.95, *, kind: str | None = None) -> Any:
+    def to_frame(
+        self, query: TableQuery = (), level: float = 0.95, *, kind: str | None = None
+    ) -> Any:
         """A frame with one row per node, and for each cell of a query its value and interval.
+
+        The query is the total of each node unless you name axes.
 
         Columns are named by the cell: ``value_0_2``, ``estimate_0_2``, ``estimate_low_0_2`` and
         ``estimate_high_0_2`` for the first and third value of its two axes; plain ``value`` and so
@@ -321,7 +325,7 @@ class TableRelease:
         >>> r = gm.release_tables(
         ...     gm.shapes.star(3), [[30, 20], [10, 40]], axes={"sex": 2}, queries=[("sex",)], rho=1
         ... )
-        >>> r.to_frame(()).columns.tolist()  # doctest: +NORMALIZE_WHITESPACE
+        >>> r.to_frame().columns.tolist()  # doctest: +NORMALIZE_WHITESPACE
         ['node', 'parent', 'depth', 'value', 'estimate', 'estimate_low', 'estimate_high',
          'estimate_std_error']
         """

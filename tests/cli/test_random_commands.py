@@ -116,6 +116,7 @@ releases = command(
     flag("--ignore-unknown"),
     flag("--no-nonnegative"),
     flag("--no-integer"),
+    flag("--dry-run"),
     option("--confidence", numbers),
     flag("--force"),
     outputs.map(lambda name: ["-o", name]),

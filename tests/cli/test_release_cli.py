@@ -261,6 +261,30 @@ def test_counts_are_not_in_the_variables_of_a_failure(folder, monkeypatch):
         assert not any("304" in repr(x) for x in frame.f_locals.values())
 
 
+def test_a_dry_run_tells_everything_and_spends_nothing(folder, monkeypatch, capsys):
+    """It also says what is counted and which levels there are, while a mistake costs nothing."""
+    monkeypatch.setattr(noise, "discrete_laplace", None)
+    account = gm.privacy.Account(epsilon=2, path="budget.json")
+    (folder / "out.csv").write_text("precious")
+    options = ["--account", "budget.json", "--tree", "leaves.csv", "--dry-run"]
+    assert release(*options) == 0
+    out = capsys.readouterr().out
+    assert "out.csv: 8 nodes, 5 leaves; counts each row as one record" in out
+    assert "2 state" in out
+    assert "Privacy ledger: pure differential privacy, epsilon = 1" in out
+    assert out.endswith("Nothing was drawn, spent or written.\n")
+    assert account.left == 2
+    assert (folder / "out.csv").read_text() == "precious"
+    assert release(*options, "--count", "people") == 0
+    assert "counts column 'people'" in capsys.readouterr().out
+
+
+def test_a_dry_run_finds_what_a_release_would_refuse(folder, capsys):
+    (folder / "leaves.csv").write_text("state,county\nNY,Albany\n")
+    assert release("--tree", "leaves.csv", "--dry-run") == 2
+    assert "has a leaf that --tree does not list" in capsys.readouterr().err
+
+
 # --------------------------------------------------------------------------- overwriting
 
 

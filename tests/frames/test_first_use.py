@@ -200,3 +200,40 @@ def test_a_plain_index_in_a_tree_of_several_levels_must_name_its_level():
     assert TREE.aggregate(leaves).tolist() == [12, 7, 5, 3, 4, 5]
     with pytest.raises(ValueError, match=r"must have labels of the tree; row 0 has others: \('CA'"):
         TREE.values(pd.Series([1.0], ["CA"]))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_numbers_where_the_tree_has_texts_are_named(turned):
+    """35 and '35' are different labels; the message says which side has which."""
+    codes = pd.DataFrame({"state": [35, 36], "county": [1, 2]})
+    texts = codes.astype(str)
+    tree = gm.Tree.from_levels(codes if turned else texts, levels=["state", "county"])
+    found = (texts if turned else codes).assign(n=[1, 2])
+    kinds = ("numbers", "texts") if turned else ("texts", "numbers")
+    message = "labels of the tree are {}, those of the column {}[.]".format(*kinds)
+    with pytest.raises(ValueError, match=message):
+        gm.release_frame(found, ["state", "county"], count="n", tree=tree, epsilon=1)
+    with pytest.raises(ValueError, match=message):
+        gm.reconcile_frame(found, levels=["state", "county"], value="n", tree=tree)
+
+
+def test_levels_from_fine_to_coarse_are_told():
+    frame = pd.DataFrame({"state": ["NY", "NY"], "county": [None, "A"], "n": [1.0, 2.0]})
+    by_county = gm.Tree.from_levels({"county": ["A"], "state": ["NY"]}, levels=["county", "state"])
+    message = "no label below a missing one; row 0 has.*Levels go from coarse to fine"
+    with pytest.raises(ValueError, match=message):
+        gm.reconcile_frame(frame, levels=["county", "state"], value="n")
+    with pytest.raises(ValueError, match=message):
+        gm.reconcile_frame(frame, levels=["county", "state"], value="n", tree=by_county)
+
+
+def test_dates_in_messages_are_text():
+    days = np.array(["2024-01-01", "2024-01-01"], "datetime64[D]")
+    with pytest.raises(ValueError, match=r"node 1 repeats 2024-01-01[.]"):
+        gm.Tree.from_parents([-1, 0], labels=days).node(days[0])
+
+
+def test_a_negative_variance_of_a_level_is_named():
+    frame = pd.DataFrame({"state": [None, "NY"], "n": [1.0, 2.0]})
+    with pytest.raises(ValueError, match=r"variance\['state'\]' must not be negative; it is -2"):
+        gm.reconcile_frame(frame, levels=["state"], value="n", variance={"state": -2})

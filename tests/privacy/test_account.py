@@ -101,12 +101,19 @@ def test_floats_are_taken_at_their_exact_value():
     account = Account(epsilon=1)
     for _ in range(9):
         gm.release(TREE, COUNTS, epsilon=0.1, account=account)
-    with pytest.raises(ValueError, match="left in epsilon"):
+    with pytest.raises(ValueError, match=r"left in epsilon.* A float is taken at its exact value"):
         gm.release(TREE, COUNTS, epsilon=0.1, account=account)
+    with pytest.raises(ValueError, match=r"left in epsilon; it has \S+ of 1[.]$"):
+        gm.release(TREE, COUNTS, epsilon=0.7, account=account)  # more than floats explain
     account = Account(epsilon=1)
     for _ in range(10):
         gm.release(TREE, COUNTS, epsilon="0.1", account=account)
     assert account.left == 0
+
+
+def test_a_file_is_not_an_account_but_the_message_opens_it():
+    with pytest.raises(TypeError, match=r"gmtree[.]privacy[.]Account\(path='budget.json'\)"):
+        gm.release(TREE, COUNTS, epsilon=1, account="budget.json")
 
 
 def test_pure_releases_in_an_account_in_rho():
