@@ -7,7 +7,8 @@ functions below run the kernels of `gmtree._kernels.sweeps` over it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -144,8 +145,40 @@ _ALONE: AbstractContextManager[Run] = nullcontext(_run_alone)
 
 
 @contextmanager
+def _started(count: int) -> Iterator[ThreadPoolExecutor | None]:
+    """A pool all of whose threads run already, or None where there is no memory for their stacks.
+
+    A pool that cannot start a thread for a piece of work fails, and may do the piece nevertheless.
+    """
+    with ThreadPoolExecutor(count) as pool:
+        yield pool if _can_start(pool, count) else None
+
+
+def _can_start(pool: ThreadPoolExecutor, count: int) -> bool:
+    may_go_on = threading.Event()
+    try:
+        for _ in range(count):  # nobody is idle yet, so that each needs a thread of its own
+            pool.submit(may_go_on.wait)
+    except RuntimeError:
+        return False
+    finally:
+        may_go_on.set()
+    return True
+
+
+def share(threads: int, work: Callable[..., Any], *arguments: Iterable[Any]) -> None:
+    """Call `work` with each of the arguments, in several threads at the same time."""
+    with _started(threads) as pool:
+        for _ in map(work, *arguments) if pool is None else pool.map(work, *arguments):
+            pass
+
+
+@contextmanager
 def _together(layout: Layout, count: int) -> Iterator[Run]:
-    with ThreadPoolExecutor(count - 1) as pool:
+    with _started(count - 1) as pool:
+        if pool is None:
+            yield _run_alone
+            return
 
         def run(
             kernel: Callable[..., Any],

@@ -13,7 +13,6 @@ lies at or below one of these highest nodes, and each of these needs at least on
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import numpy as np
@@ -284,8 +283,7 @@ def _in_shares(count: int, work: Callable[[int, int], None]) -> None:
     if shares == 1:
         work(0, count)
         return
-    with ThreadPoolExecutor(shares) as pool:
-        list(pool.map(work, cuts[:-1], cuts[1:]))
+    _sweep.share(shares, work, cuts[:-1], cuts[1:])
 
 
 def _leaf_sums(argument: str, x: np.ndarray, ranges: np.ndarray) -> np.ndarray:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from gmtree import _validate as check
-from gmtree._sweep import usable_threads
+from gmtree._sweep import share, usable_threads
 from gmtree.consistency import Consistency
 from gmtree.consistency.crossed import CrossedConsistency
 from gmtree.forecast.structure import Structure
@@ -188,8 +187,7 @@ class _TreeSolver:
         def solve(k: int) -> None:
             post.project(wide[k], nonnegative=True, out=out[k])
 
-        with ThreadPoolExecutor(usable_threads(self._threads)) as pool:
-            list(pool.map(solve, range(len(wide))))
+        share(usable_threads(self._threads), solve, range(len(wide)))
         return np.ascontiguousarray(out.T[: self._n])
 
     def noise_variance(self, noise: np.ndarray) -> np.ndarray:

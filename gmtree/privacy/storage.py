@@ -201,7 +201,7 @@ def _load(path: Path, read: Callable, form: str, noisy: Callable) -> Parts:
     try:
         return _unpack(arrays, header, noisy)
     except _UNREADABLE as error:
-        _refuse(f"its parts do not fit together ({error})")
+        _refuse_unreadable("its parts do not fit together", error)
 
 
 def _for_suffix(path: Path, *kinds: Callable) -> Callable:
@@ -215,6 +215,12 @@ def _for_suffix(path: Path, *kinds: Callable) -> Callable:
 
 def _refuse(why: str) -> NoReturn:
     raise _DamagedError(why) from None
+
+
+def _refuse_unreadable(why: str, error: BaseException) -> NoReturn:
+    if isinstance(error, MemoryError):
+        _refuse("memory is too short to read it, or a length in it is damaged")
+    _refuse(f"{why} ({error})")
 
 
 def _checksum(arrays: Arrays, header: Mapping[str, Any]) -> str:
@@ -319,7 +325,7 @@ def _read_npz(stream: IO[bytes]) -> tuple[Arrays, dict[str, Any]]:
             arrays = {name: file[name] for name in file.files if name != "header"}
             header = json.loads(file["header"].tobytes())
     except _UNREADABLE as error:
-        _refuse(f"it cannot be read ({error})")
+        _refuse_unreadable("it cannot be read", error)
     return arrays, _mapping(header)
 
 
@@ -364,7 +370,7 @@ def _read_parquet(stream: IO[bytes]) -> tuple[Arrays, dict[str, Any]]:
         if "labels" in arrays and header["labels"]["dtype"][1] == "U":
             arrays["labels"] = arrays["labels"].astype(header["labels"]["dtype"])
     except (*_UNREADABLE, pa.ArrowException) as error:
-        _refuse(f"it cannot be read ({error})")
+        _refuse_unreadable("it cannot be read", error)
     return arrays, header
 
 

@@ -509,7 +509,10 @@ def test_bad_scales_are_refused(scale, error, message):
         privacy.discrete_laplace(scale, 3)
 
 
-@pytest.mark.parametrize(("size", "error"), [(-1, ValueError), (1.5, TypeError), ("x", TypeError)])
+@pytest.mark.parametrize(
+    ("size", "error"),
+    [(-1, ValueError), ((2**60, 0), ValueError), (1.5, TypeError), ("x", TypeError)],
+)
 def test_bad_sizes_are_refused(size, error):
     with pytest.raises(error, match="'size' must"):
         privacy.discrete_gaussian(1, size)

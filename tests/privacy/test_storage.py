@@ -171,6 +171,18 @@ class Bomb:
         return pytest.fail, ("something in a file was run",)
 
 
+def test_short_memory_is_not_taken_for_damage(monkeypatch, tmp_path):
+    path = tmp_path / "release.npz"
+    gm.release(gm.shapes.star(3), [3, 4], epsilon=1).save(path)
+
+    def fail(*_):
+        raise MemoryError("Unable to allocate 705. KiB")
+
+    monkeypatch.setattr(storage, "_unpack", fail)
+    with pytest.raises(ValueError, match="memory is too short to read it"):
+        gm.Release.load(path)
+
+
 def test_foreign_files_are_refused(tmp_path):
     import pandas as pd
 

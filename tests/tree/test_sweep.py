@@ -163,6 +163,32 @@ def test_an_error_in_a_thread_is_not_lost():
         run(fail_elsewhere, (), segment)
 
 
+@pytest.mark.parametrize("possible", [0, 1, 2])
+def test_without_memory_for_threads_the_work_is_done_alone(monkeypatch, possible):
+    """As if only the first few could be started; those end, and nothing is done twice."""
+    before = threading.active_count()
+    start, left = threading.Thread.start, [possible]
+
+    def start_if_possible(thread):
+        if not left[0]:
+            raise RuntimeError("can't start new thread")
+        left[0] -= 1
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_if_possible)
+    tree = shared_tree(gm.shapes.complete(3, 8).parent, smallest=16)
+    v = np.random.default_rng(1).standard_normal(tree.n)
+    for found, expected in zip(
+        results(tree, None, None, v, 4), results(tree, None, None, v, 1), strict=True
+    ):
+        assert found.tobytes() == expected.tobytes()
+    done = []
+    left[0] = possible
+    _sweep.share(3, done.append, range(10))
+    assert done == list(range(10))
+    assert threading.active_count() == before
+
+
 # --------------------------------------------------------------------------- many users
 
 

@@ -139,7 +139,8 @@ def shape_of(size: Any) -> tuple[int, ...]:
         check.fail_type("size", f"must be a whole number or a tuple of them, not {size!r}.")
     if any(k < 0 for k in shape):
         check.fail("size", f"must not be negative, not {size!r}.")
-    if math.prod(shape) > 2**48:
+    # Beside an empty axis numpy still refuses others that are too long together.
+    if math.prod(max(k, 1) for k in shape) > 2**48:
         check.fail("size", f"must be at most 2**48 numbers, not {size!r}.")
     refuse_above_limit("Noise of this 'size'", 8 * math.prod(shape), "Draw it in parts.")
     return shape
