@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gmtree.privacy.account import Account
 
 _DESCRIPTION = """\
 Show a privacy account: its budget, what was charged to it when and for which tree, what is left.
@@ -42,12 +45,7 @@ def run(args: argparse.Namespace) -> int:
     if args.epsilon is None and args.rho is None:
         if args.delta is not None or args.neighbors is not None:
             raise ValueError("--delta and --neighbors go with the budget of a new account.")
-        if not args.file.exists():
-            raise ValueError(
-                f"FILE must be a privacy account; there is no {str(args.file)!r}. "
-                "'gmtree account FILE --epsilon 1' makes one with a budget of 1."
-            )
-        account = Account(path=args.file)
+        account = open_account(args.file)
     else:
         account = Account(
             epsilon=args.epsilon,
@@ -58,3 +56,15 @@ def run(args: argparse.Namespace) -> int:
         )
     print(account)
     return 0
+
+
+def open_account(file: Path) -> Account:
+    """The account in a file; a ValueError tells how to make one where there is none."""
+    from gmtree.privacy.account import Account
+
+    if not file.exists():
+        raise ValueError(
+            f"There is no privacy account {str(file)!r}. 'gmtree account {file} --epsilon 1' makes "
+            "one with a budget of 1."
+        )
+    return Account(path=file)

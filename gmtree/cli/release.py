@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import re
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -24,7 +25,8 @@ FILE (.csv, .csv.gz or .parquet) has one column per level, coarse to fine, and a
 with its count, or for each record. OUT gets a row for every node (.csv, .csv.gz, .parquet) or all
 that is needed to repeat the post-processing (.npz, .parquet; see gmtree.Release.load). Either may
 be '-' for CSV from standard input or to standard output. Values are whole numbers, not negative,
-and add up, unless you ask for others. The ledger of OUT.csv is written to OUT.csv.ledger.json.
+and add up, unless you ask for others. The ledger of OUT.csv is written to OUT.csv.ledger.json;
+beside standard output there is none, only what is printed.
 
 --dry-run reads everything, tells the tree, the errors to expect and the ledger, and stops: nothing
 is drawn, spent or written.
@@ -53,7 +55,8 @@ def add_parser(subparsers: Any) -> None:
     p.add_argument(
         "--count",
         metavar="COLUMN",
-        help="column of counts; negative ones become 0 (default: rows count one)",
+        help="column of counts, which are added up by leaf; negative sums become 0 (default: each "
+        "row is a record and counts one)",
     )
     budget = p.add_mutually_exclusive_group(required=True)
     budget.add_argument("--epsilon", help="budget of pure differential privacy, such as 0.1 or 1/3")
@@ -97,7 +100,7 @@ def add_parser(subparsers: Any) -> None:
     )
     p.add_argument(
         "--invariants", metavar="A,B", default="",
-        help="levels published exactly, outside the guarantee",
+        help="levels published exactly ('total' is the root), outside the guarantee",
     )  # fmt: skip
     leaves = p.add_mutually_exclusive_group()
     leaves.add_argument("--tree", metavar="FILE", type=Path, help="public list of all leaves")
@@ -107,8 +110,9 @@ def add_parser(subparsers: Any) -> None:
         help="take the leaves that occur in FILE, which is then outside the guarantee",
     )
     p.add_argument(
-        "--ignore-unknown", action="store_true", help="leave out rows whose leaf is not in --tree"
-    )
+        "--ignore-unknown", action="store_true",
+        help="leave out rows whose leaf is not in --tree; nothing tells how many",
+    )  # fmt: skip
     p.add_argument("--no-nonnegative", dest="nonnegative", action="store_false")
     p.add_argument("--no-integer", dest="integer", action="store_false")
     p.add_argument(
@@ -160,38 +164,45 @@ def ledger_path(table: Path) -> Path:
 
 
 def _foresee(args: argparse.Namespace) -> str:
-    """What a release with these options would be, in words."""
-    from gmtree.privacy import Account, plan
+    """What a release with these options would be, in words; a ValueError if it would be refused."""
+    from gmtree.privacy import Account, allocate, plan
 
     tree, _, options = _prepare(args)
-    parts = [_describe(tree, plan(tree, **options), args)]
     if args.account is not None:
-        parts.append(str(Account(path=args.account)))
-    return "\n\n".join([*parts, "Nothing was drawn, spent or written."])
+        Account(path=args.account).check(tree, allocate(tree, **options))
+    told = _describe(tree, plan(tree, **options), args)
+    return f"{told}\n\nNothing was drawn, spent or written."
 
 
 def _describe(tree: Any, plan: Any, args: argparse.Namespace) -> str:
     """What is released, its errors by level and its ledger, in words."""
-    counted = "each row as one record" if args.count is None else f"column {args.count!r}"
+    from gmtree.frames.leaves import turned_round
+
+    counted = "each row as one record" if args.count is None else f"column {args.count!r} by leaf"
+    but = ", without rows whose leaf --tree does not list" if args.ignore_unknown else ""
     parts = [
-        f"{args.output}: {tree.n:,} nodes, {tree.n_leaves:,} leaves; counts {counted}",
+        f"{args.output}: {tree.n:,} nodes, {tree.n_leaves:,} leaves; counts {counted}{but}",
         plan,
         plan.ledger,
     ]
     if args.nonnegative:
+        needed = "" if args.output.suffix == ".npz" else " from OUT.npz"
         parts.append(
             "Errors are those of the column 'estimate'; its intervals are cut off at 0. Of the "
-            "column 'value', which is never negative, gmtree.Release.bootstrap estimates them."
+            "column 'value', which is never negative, gmtree.Release.bootstrap estimates them"
+            f"{needed}."
         )
     if args.delta is not None and args.rho is not None:
         epsilon = short(Fraction(plan.ledger.epsilon(args.delta)), up=True)
         parts.append(f"Implies epsilon = {epsilon} with delta = {args.delta}.")
+    if doubt := turned_round(tree):
+        parts.append(doubt)
     return "\n\n".join(map(str, parts))
 
 
 def _check_options(args: argparse.Namespace) -> str:
     """Refuse what can be seen to be wrong before any data are read; the kind of OUT."""
-    from gmtree.privacy.account import Account
+    from gmtree.cli.account import open_account
     from gmtree.privacy.conversion import proper_delta
     from gmtree.privacy.intervals import confidence
     from gmtree.privacy.people import bounds_of
@@ -210,6 +221,13 @@ def _check_options(args: argparse.Namespace) -> str:
     confidence("confidence", args.confidence)
     if args.delta is not None:
         proper_delta(args.delta)
+    if args.shares not in ("equal", "nodes", "leaves") and not re.match(r"[\d.]", args.shares):
+        raise ValueError(
+            "--shares must be 'equal', 'nodes', 'leaves' or numbers such as 1,2,4, "
+            f"not {args.shares!r}."
+        )
+    if args.max_leaves is not None and args.person is None:
+        raise ValueError("--max-leaves goes with --person: it can only be enforced.")
     if args.person is not None and args.count is not None:
         raise ValueError("--person goes without --count: a row must be one record.")
     bounds_of(
@@ -220,7 +238,7 @@ def _check_options(args: argparse.Namespace) -> str:
         args.neighbors,
     )
     if args.account is not None:
-        Account(path=args.account)
+        open_account(args.account)
     if args.tree is None and not args.leaves_are_public:
         raise ValueError(_WHICH_LEAVES)
     if args.ignore_unknown and args.tree is None:

@@ -92,8 +92,8 @@ class Rows:
     def refuse_unknown(self) -> NoReturn:
         """Refuse the last row: its leaf is not in the public list."""
         raise ValueError(
-            f"{self.place} has a leaf that --tree does not list; "
-            "--ignore-unknown leaves such rows out."
+            f"{self.place} has a leaf that --tree does not list. Labels are compared exactly, with "
+            "blanks and leading zeros. --ignore-unknown leaves such rows out."
         )
 
     def _refuse(self, column: str, rule: str) -> NoReturn:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from gmtree import _validate as check
 from gmtree.consistency import Consistency
+from gmtree.frames.leaves import tree_of_levels
 from gmtree.labels.columns import Codes, column_names, encode, library, listed_names, take_column
 from gmtree.labels.levels import build as build_tree
 from gmtree.labels.levels import (
@@ -45,7 +46,8 @@ def reconcile_frame(
     columns of finer levels are missing (None, NaN) in the row of a coarser node, and all are
     missing in that of the total; the empty text ``""`` is refused. Rows may come in any order.
     Nodes without a row, or whose value is missing, were not measured; their values follow from
-    the others.
+    the others. Standard errors are those of :meth:`Consistency.node_variance`, for a tree made with
+    :meth:`Tree.from_levels` and measurements read by :meth:`Tree.values`.
 
     Parameters
     ----------
@@ -62,8 +64,10 @@ def reconcile_frame(
     nonnegative, integer : bool
         See :meth:`Consistency.project`.
     by : str or list of str
-        Columns, such as a date and a product: rows with the same entries form a hierarchy of
-        their own.
+        Columns, such as a date and a product: rows with the same entries are measurements of the
+        same hierarchy by themselves. Without `tree`, each group must have a row for each leaf: one
+        without a value where it was not measured. Groups whose leaves differ are hierarchies of
+        their own, to be reconciled one by one.
     tree : Tree or frame, optional
         The hierarchy, or a frame with a row for each leaf. Labels that it does not have are then
         refused. By default it is made of the rows.
@@ -139,19 +143,26 @@ def solve(
     _refuse_overlap(levels, names, by, variance)
     coded, level_names, kind = read_levels((frame,), levels)
     refuse_empty(coded, level_names)
-    if tree is None:
+    is_given = tree is not None
+    if not is_given:
         made = build_tree(coded, level_names, kind)
         refuse_total(made, coded, level_names)
         tree, node = Tree._from_level_tree(made), made.node
     else:
-        if not isinstance(tree, Tree):
-            tree = Tree.from_levels(tree, levels=levels, missing="stop")
-        if tree.level_names != tuple(level_names):
-            check.fail("tree", f"must have the levels {level_names}, not {tree.level_names}.")
+        tree = tree_of_levels(tree, level_names)
         node = locate(tree, "levels", list(zip(level_names, coded, strict=True)))
     group, first = _groups(frame, by, node.size)
     groups, columns = first.size, len(names)
+
+    def in_group(k: int) -> str:
+        """Where, for a message: the entries of a group in the columns `by`."""
+        entries = (encode(name, take_column("by", frame, name)).label(first[k]) for name in by)
+        told = (f"{name} {check.shown(x)}" for name, x in zip(by, entries, strict=True))
+        return f" in the group {', '.join(told)}" if by else ""
+
     present = _rows_of(node, group, tree.n, groups, coded, by_option)
+    if not is_given:
+        _refuse_missing_leaves(tree, present.reshape(tree.n, groups), in_group)
     # One right-hand side for each column of values in each group.
     side = [group * columns + k for k in range(columns)]
     noisy = np.full((tree.n, groups * columns), np.nan)
@@ -160,7 +171,8 @@ def solve(
         _refuse_infinite(name, x, coded)
         noisy[node, side[k]] = x
     s = _variances(frame, tree, variance, node, side, noisy)
-    x = _project(tree, s, noisy, nonnegative, integer, threads)
+    options: Any = {"nonnegative": nonnegative, "integer": integer}
+    x = _project(tree, s, noisy, threads, lambda j: in_group(j // columns), options)
     where, of = np.divmod(np.flatnonzero(~present), groups)
     return Solved(
         tree,
@@ -237,6 +249,19 @@ def _rows_of(
     return present
 
 
+def _refuse_missing_leaves(tree: Tree, present: np.ndarray, in_group: Callable[[int], str]) -> None:
+    """Refuse a leaf without a row in a group: it may be unmeasured there, or not exist there."""
+    missing = np.argwhere(~present[tree.leaves])
+    if missing.size:
+        leaf, group = missing[0]
+        check.fail(
+            "frame",
+            f"must have a row for each leaf in each group; {named_node(tree, tree.leaves[leaf])} "
+            f"has none{in_group(group)}. If it was not measured there, give it a row without a "
+            "value. If it does not exist there, reconcile that group by itself.",
+        )
+
+
 def _variances(
     frame: Any, tree: Tree, variance: Any, node: np.ndarray, side: Any, noisy: np.ndarray
 ) -> np.ndarray | None:
@@ -269,27 +294,29 @@ def _project(
     tree: Tree,
     s: np.ndarray | None,
     noisy: np.ndarray,
-    nonnegative: bool,
-    integer: bool,
     threads: int | None,
+    where: Callable[[int], str],
+    options: Mapping[str, Any],
 ) -> np.ndarray:
-    """Consistent values; right-hand sides with the same variances share their sweeps."""
-    options: Any = {"nonnegative": nonnegative, "integer": integer}
+    """Consistent values; right-hand sides with the same variances share their sweeps.
+
+    ``where(j)`` tells of which group the right-hand side j is.
+    """
     if s is None:
         return Consistency(tree, None, threads).project(noisy, **options)
     if s.shape[1] == 1:
-        return _determined(tree, s[:, 0], threads).project(noisy, **options)
+        return _determined(tree, s[:, 0], threads, where(0)).project(noisy, **options)
     together: dict[bytes, list[int]] = {}
     for j in range(s.shape[1]):
         together.setdefault(s[:, j].tobytes(), []).append(j)
-    out = np.empty(noisy.shape, np.int64 if integer else np.float64)
+    out = np.empty(noisy.shape, np.int64 if options["integer"] else np.float64)
     for same in together.values():
-        post = _determined(tree, s[:, same[0]], threads)
+        post = _determined(tree, s[:, same[0]], threads, where(same[0]))
         out[:, same] = post.project(noisy[:, same], **options)
     return out
 
 
-def _determined(tree: Tree, variance: np.ndarray, threads: int | None) -> Consistency:
+def _determined(tree: Tree, variance: np.ndarray, threads: int | None, where: str) -> Consistency:
     """Stage 1; a node whose value only an even split would tell is refused."""
     post = Consistency(tree, np.ascontiguousarray(variance), threads)
     if np.isinf(variance).any():
@@ -297,8 +324,8 @@ def _determined(tree: Tree, variance: np.ndarray, threads: int | None) -> Consis
         if loose.size:
             check.fail(
                 "value",
-                f"must determine every node; {named_node(tree, int(loose[0]))} has no value, "
-                "and none follows from the others.",
+                f"must determine every node; {named_node(tree, int(loose[0]))} has no value"
+                f"{where}, and none follows from the others.",
             )
     return post
 

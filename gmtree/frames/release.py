@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gmtree import _validate as check
+from gmtree.frames.leaves import tree_of_levels, turned_round
 from gmtree.labels.columns import Codes, encode, library, take_column
 from gmtree.labels.distinct import by_sorted_label, factorize
 from gmtree.labels.levels import from_levels, read_levels
@@ -63,16 +65,22 @@ def release_frame(
         Make the tree of the leaves in `frame` instead: say so only if everyone may know which
         leaves have a row. The ledger names that as outside the guarantee.
     ignore_unknown : bool
-        Leave out rows whose leaf is not in `tree`, rather than to refuse them.
+        Leave out rows whose leaf is not in `tree`, rather than to refuse them. Labels are compared
+        exactly, with blanks and leading zeros. Nothing tells how many rows were left out.
     **options
         Of :func:`gmtree.release`: `epsilon` or `rho`, `account`, `nonnegative`, `integer` and so
-        on.
+        on. The values are fractions, and may be negative, unless you ask for others.
 
     Returns
     -------
     Release
         ``.to_frame()`` gives a frame of the kind that came in (for a `Tree`, the kind that it was
         made from); ``.ledger`` tells what was spent.
+
+    Warns
+    -----
+    UserWarning
+        If the levels seem to come from fine to coarse, before anything is drawn.
 
     Notes
     -----
@@ -117,10 +125,7 @@ def release_frame(
     else:
         if leaves_are_public:
             check.fail("leaves_are_public", "must be False where 'tree' lists the leaves.")
-        if not isinstance(tree, Tree):
-            tree = Tree.from_levels(tree, levels=levels, missing="stop")
-        if tree.level_names != tuple(names):
-            check.fail("tree", f"must have the levels {names}, not {tree.level_names}.")
+        tree = tree_of_levels(tree, names)
         if ignore_unknown and options.get("neighbors") == "change_one":
             check.fail(
                 "ignore_unknown",
@@ -136,6 +141,8 @@ def release_frame(
             row = int(np.flatnonzero(tree.child_count[node])[0])
             check.fail("frame", f"must have a leaf in each row; row {row} stops above one.")
         leaf = np.searchsorted(tree.leaves, node)
+    if doubt := turned_round(tree):
+        warnings.warn(doubt, UserWarning, stacklevel=2)
     if whose is not None:
         leaf = leaf[kept_records(leaf, *whose, bounds)]
     if counts is None:

@@ -135,11 +135,12 @@ def _find(
     where[mine] = nodes
     found = where[wanted]
     found[unknown] = -1
-    if (found < 0).any() and not ignore:
-        row = int(rows[np.flatnonzero(found < 0)[0]])
-        what = f": {path_of_row(coded, row)}" if tell else ""
+    if (found < 0).any():
         hint = _different_kinds(theirs, coded)
-        fail(argument, f"must have labels of the tree; row {row} has others{what}.{hint}")
+        if hint or not ignore:
+            row = int(rows[np.flatnonzero(found < 0)[0]])
+            what = f": {path_of_row(coded, row)}" if tell else ""
+            fail(argument, f"must have labels of the tree; row {row} has others{what}.{hint}")
     several = (np.bincount(mine, minlength=where.size) > 1)[wanted] & (found >= 0)
     if several.any():
         row = int(rows[np.flatnonzero(several)[0]])

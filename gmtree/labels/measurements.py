@@ -58,7 +58,8 @@ def variance_by_level(tree: Any, variance: Mapping[str, Any]) -> np.ndarray:
     out = np.ones(tree.n)
     for level, x in variance.items():
         if level not in levels:
-            check.fail("variance", f"must be by levels of the tree, not {level!r}.")
+            listed = ", ".join(map(repr, levels))
+            check.fail("variance", f"must be by levels of the tree ({listed}), not {level!r}.")
         number = check.real(f"variance[{level!r}]", x)
         if number < 0:
             check.fail(f"variance[{level!r}]", f"must not be negative; it is {number}.")

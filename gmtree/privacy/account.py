@@ -247,7 +247,7 @@ class Account:
     def __repr__(self) -> str:
         state = self._state()
         where = "" if self.path is None else f", path={str(self.path)!r}"
-        spent, budget = short(state.spent, up=True), short(state.budget)
+        spent, budget = short(state.spent, up=True), _short_down(state.budget)
         return f"Account({self.measure}={budget}, spent={spent}{where})"
 
     def __str__(self) -> str:
@@ -278,6 +278,20 @@ class Account:
             If too little is left, or the account is of another kind or damaged. Then nothing was
             charged.
         """
+        draft = self._draft(tree, allocation, what)
+        with self._locked():
+            after = _with(self._state(), draft)
+            if self.path is not None:
+                _write(self.path, after)
+            self._seen = after
+        return after.entries[-1]
+
+    def check(self, tree: Tree, allocation: Allocation) -> None:
+        """Refuse what :meth:`charge` would refuse now, and charge nothing."""
+        _with(self._state(), self._draft(tree, allocation, ""))
+
+    def _draft(self, tree: Tree, allocation: Allocation, what: str) -> Entry:
+        """An entry without number and time; what an account of this kind cannot take is refused."""
         check.instance("tree", tree, Tree)
         check.instance("allocation", allocation, Allocation)
         ledger = allocation.ledger
@@ -292,7 +306,7 @@ class Account:
                 "account",
                 "must be in rho for Gaussian noise, which has no finite epsilon; it is in epsilon.",
             )
-        draft = Entry(
+        return Entry(
             number=0,
             time="",
             what=str(what),
@@ -306,21 +320,6 @@ class Account:
             outside=len(ledger.outside),
             version=__version__,
         )
-        with self._locked():
-            state = self._state()
-            entry = replace(draft, number=len(state.entries) + 1, time=now())
-            after = replace(state, entries=(*state.entries, entry))
-            if after.spent > state.budget:
-                left = _short_down(state.budget - state.spent)
-                check.fail(
-                    "account",
-                    f"must have {short(entry.charged, up=True)} left in {state.measure}; it has "
-                    f"{left} of {short(state.budget)}.{_about_floats(entry.charged, after)}",
-                )
-            if self.path is not None:
-                _write(self.path, after)
-            self._seen = after
-        return entry
 
     def _state(self) -> State:
         """What is on disk, which must continue what was there before."""
@@ -334,6 +333,20 @@ class Account:
 
     def _locked(self) -> AbstractContextManager[Any]:
         return self._thread_lock if self.path is None else _lock(self.path)
+
+
+def _with(state: State, draft: Entry) -> State:
+    """The account with one more entry; a ValueError if that exceeds its budget."""
+    entry = replace(draft, number=len(state.entries) + 1, time=now())
+    after = replace(state, entries=(*state.entries, entry))
+    if after.spent > state.budget:
+        left = _short_down(state.budget - state.spent)
+        check.fail(
+            "account",
+            f"must have {short(entry.charged, up=True)} left in {state.measure}; it has "
+            f"{left} of {_short_down(state.budget)}.{_how_to_spend_less(entry, after)}",
+        )
+    return after
 
 
 def now() -> str:
@@ -500,7 +513,7 @@ def _entry(number: int, data: Mapping[str, Any]) -> Entry:
 
 
 def _terms(state: State) -> str:
-    text = f"a budget of {state.measure} = {short(state.budget)}"
+    text = f"a budget of {state.measure} = {_short_down(state.budget)}"
     if state.target is not None:
         epsilon, delta = state.target
         text += f", chosen for epsilon = {short(epsilon)} with delta = {float(delta):.6g}"
@@ -532,11 +545,17 @@ def _describe(state: State) -> str:
     )
 
 
-def _about_floats(charged: Fraction, after: State) -> str:
-    """What to know where all that is missing is how floats differ from what is written."""
+def _how_to_spend_less(entry: Entry, after: State) -> str:
+    """What to know of an entry that exceeds the budget, where there is a way round."""
+    if entry.measure == "epsilon" and after.measure == "rho":
+        return (
+            f" That is what epsilon = {short(entry.total, up=True)} without delta costs in rho; "
+            "with delta it costs less."
+        )
+    # All that is missing may be how floats differ from what is written.
     if after.spent - after.budget > after.budget / 2**40:
         return ""
-    for x in (charged, after.budget):
+    for x in (entry.charged, after.budget):
         if is_short_float(x) and Fraction(short(x)) != x:
             return (
                 f" A float is taken at its exact value, which is not quite {short(x)}: write "

@@ -48,9 +48,10 @@ def bounds_of(
         )
     product = max_leaves * max_per_leaf if max_leaves and max_per_leaf else None
     if max_contributions is None and product is None and (max_leaves or max_per_leaf):
-        check.fail(
-            "max_contributions", "must be given with only one of 'max_leaves' and 'max_per_leaf'."
-        )
+        one, other = "max_leaves", "max_per_leaf"
+        if max_per_leaf:
+            one, other = other, one
+        check.fail(one, f"must come with {other!r} or 'max_contributions'.")
     known = [x for x in (product, max_contributions) if x is not None]
     most = min(known, default=1)
     return Bounds(most, max_leaves or most, max_per_leaf or most)

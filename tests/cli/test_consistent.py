@@ -162,7 +162,7 @@ def test_messages_name_options_and_what_a_table_should_have(table, capsys):
 def test_an_account_that_is_not_there(tmp_path, capsys):
     path = tmp_path / "budget.json"
     assert main(["account", str(path)]) == 2
-    assert "'gmtree account FILE --epsilon 1' makes one" in capsys.readouterr().err
+    assert f"'gmtree account {path} --epsilon 1' makes one" in capsys.readouterr().err
     assert not path.exists()
     assert main(["account", str(path), "--epsilon", "1"]) == 0
     assert main(["account", str(path)]) == 0
@@ -171,4 +171,4 @@ def test_an_account_that_is_not_there(tmp_path, capsys):
 def test_help_tells_what_becomes_of_negative_counts(capsys):
     with pytest.raises(SystemExit):
         main(["release", "--help"])
-    assert "negative ones become 0" in " ".join(capsys.readouterr().out.split())
+    assert "negative sums become 0" in " ".join(capsys.readouterr().out.split())

@@ -222,8 +222,8 @@ def test_rows_are_not_dropped_where_their_number_is_public(folder, capsys):
         (("--rho", "1", "--delta", "1"), "out.csv", "'delta' must be above 0 and below 1"),
         (("--rho", "1", "--delta", "x"), "out.csv", "'delta' must be a number"),
         (("--person", "who"), "out.csv", "--person goes without --count"),
-        (("--max-leaves", "2"), "out.csv", "'max_leaves' must be None without 'person'"),
-        (("--account", "none.json"), "out.csv", "must be the file of a privacy account"),
+        (("--max-leaves", "2"), "out.csv", "--max-leaves goes with --person"),
+        (("--account", "none.json"), "out.csv", "account none.json --epsilon 1' makes one"),
         ((), "none/out.csv", "'OUT' must be in a folder that exists"),
     ],
 )
@@ -276,7 +276,34 @@ def test_a_dry_run_tells_everything_and_spends_nothing(folder, monkeypatch, caps
     assert account.left == 2
     assert (folder / "out.csv").read_text() == "precious"
     assert release(*options, "--count", "people") == 0
-    assert "counts column 'people'" in capsys.readouterr().out
+    assert "counts column 'people' by leaf\n" in capsys.readouterr().out
+    assert release(*options, "--ignore-unknown") == 0
+    assert "as one record, without rows whose leaf --tree does not" in capsys.readouterr().out
+
+
+def test_a_dry_run_is_refused_by_an_account_that_would_refuse_the_release(folder, capsys):
+    account = gm.privacy.Account(epsilon="1/2", path="budget.json")
+    options = ["--account", "budget.json", "--tree", "leaves.csv"]
+    assert release(*options, "--dry-run") == 2
+    refused = capsys.readouterr().err
+    assert "must have 1 left in epsilon; it has 1/2 of 1/2." in refused
+    assert release(*options) == 2
+    assert capsys.readouterr().err == refused
+    assert release(*options, "--rho", "1/8", "--dry-run") == 2
+    assert "must be in rho for Gaussian noise" in capsys.readouterr().err
+    assert account.left == account.budget
+
+
+def test_levels_that_seem_turned_round_are_questioned(folder, capsys):
+    (folder / "towns.csv").write_text(
+        "state,town\n" + "".join(f"{'NY' if k % 2 else 'VT'},{k}\n" for k in range(9))
+    )
+    options = ["--dry-run", "--leaves-are-public", "--epsilon", "1", "-o", "out.csv"]
+    for levels, is_questioned in (("town,state", True), ("state,town", False)):
+        assert cli.main(["release", "towns.csv", "--levels", levels, *options]) == 0
+        assert (
+            "Is 'town' really coarser than 'state'?" in capsys.readouterr().out
+        ) == is_questioned
 
 
 def test_a_dry_run_finds_what_a_release_would_refuse(folder, capsys):
@@ -363,7 +390,7 @@ def test_tables_refused(folder, capsys, table, text):
         ((), "out.txt", "OUT must end in .csv, .csv.gz, .parquet or .npz"),
         (("--confidence", "95"), "out.csv", "'confidence' must be above 0 and below 1"),
         (("--shares", "1,2"), "out.csv", "'level_shares' must have one share per level (3)"),
-        (("--shares", "most"), "out.csv", "'level_shares' must be a number"),
+        (("--shares", "most"), "out.csv", "--shares must be 'equal', 'nodes', 'leaves' or numbers"),
         (("--rho", "-1"), "out.csv", "'rho' must be above 0"),
         (("--invariants", "city"), "out.csv", "must name nodes or levels of the tree, not 'city'"),
         (("--max-count", "0"), "out.csv", "'max_count' must be at least 1"),

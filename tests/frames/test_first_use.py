@@ -214,6 +214,10 @@ def test_numbers_where_the_tree_has_texts_are_named(turned):
     with pytest.raises(ValueError, match=message):
         gm.release_frame(found, ["state", "county"], count="n", tree=tree, epsilon=1)
     with pytest.raises(ValueError, match=message):
+        gm.release_frame(
+            found, ["state", "county"], count="n", tree=tree, epsilon=1, ignore_unknown=True
+        )
+    with pytest.raises(ValueError, match=message):
         gm.reconcile_frame(found, levels=["state", "county"], value="n", tree=tree)
 
 
@@ -237,3 +241,12 @@ def test_a_negative_variance_of_a_level_is_named():
     frame = pd.DataFrame({"state": [None, "NY"], "n": [1.0, 2.0]})
     with pytest.raises(ValueError, match=r"variance\['state'\]' must not be negative; it is -2"):
         gm.reconcile_frame(frame, levels=["state"], value="n", variance={"state": -2})
+
+
+def test_a_release_of_levels_from_fine_to_coarse_warns():
+    towns = pd.DataFrame(
+        {"town": [*"abcdefg"], "state": ["NY", "VT", "NY", "VT", "NY", "VT", "NY"]}
+    )
+    with pytest.warns(UserWarning, match="Is 'town' really coarser than 'state'"):
+        gm.release_frame(towns, ["town", "state"], tree=towns, epsilon=1)
+    assert gm.release_frame(towns, ["state", "town"], tree=towns, epsilon=1).tree.n == 10

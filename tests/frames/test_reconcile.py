@@ -119,6 +119,50 @@ def test_missing_values_follow_from_the_others(kind):
         gm.reconcile_frame(loose, LEVELS, "x")
 
 
+YEARS = {
+    "year": [2024] * 4 + [2025] * 3,
+    "town": [None, "North", "East", "West", None, "North", "West"],
+    "x": [45.0, 15.0, 16.0, 12.0, 46.0, 33.0, 11.0],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_leaf_without_a_row_in_a_group_may_be_unmeasured_or_not_there(kind):
+    """A town that another year has is either missing in this one or does not exist there."""
+    make = MAKE[kind]
+    with pytest.raises(ValueError, match=r"node 2, 'total / East' has none in the group year 2025"):
+        gm.reconcile_frame(make(YEARS), ["town"], "x", by="year")
+    not_there = {name: column[4:] for name, column in YEARS.items()}
+    alone = gm.reconcile_frame(make(not_there), ["town"], "x", by="year")
+    assert by_path(alone, ["town"], "x") == pytest.approx(
+        {(None,): 46 - 2 / 3, ("North",): 33 + 2 / 3, ("West",): 11 + 2 / 3}
+    )
+    more = {"year": 2025, "town": "East", "x": None}
+    unmeasured = {name: [*column, more[name]] for name, column in YEARS.items()}
+    towns = make({"town": ["North", "East", "West"]})
+    for frame, tree in ((unmeasured, None), (YEARS, towns)):
+        out = gm.reconcile_frame(make(frame), ["town"], "x", by="year", tree=tree)
+        assert by_path(out, ["year", "town"], "x")[2025, "East"] == pytest.approx(2)
+
+
+def test_values_that_do_not_follow_are_told_with_their_group():
+    frame = pd.DataFrame(YEARS | {"x": [45.0, 15.0, 16.0, 12.0, 46.0, None, 11.0]})
+    with pytest.raises(
+        ValueError, match="'total / North' has no value in the group year 2025, and"
+    ):
+        gm.reconcile_frame(frame, ["town"], "x", by="year", tree=frame[["town"]].iloc[1:4])
+
+
+def test_faults_in_the_list_of_leaves_are_told_of_it():
+    frame = pd.DataFrame(by_leaf())
+    leaves = frame[LEVELS]
+    for fault in (leaves.assign(county=[None, "a", "b"]), pd.concat([leaves, leaves])):
+        with pytest.raises(ValueError, match=r"Argument 'tree' must list each leaf once[.] .*row"):
+            gm.reconcile_frame(frame, LEVELS, "x", tree=fault)
+        with pytest.raises(ValueError, match=r"Argument 'tree' must list each leaf once[.] .*row"):
+            gm.release_frame(frame[LEVELS], LEVELS, tree=fault, epsilon=1)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_misaligned_frames_are_refused(kind):
     make = MAKE[kind]
@@ -153,7 +197,7 @@ def test_wrong_arguments_of_reconcile_frame():
         gm.reconcile_frame(frame, LEVELS, "state")
     with pytest.raises(ValueError, match="'tree' must have the levels"):
         gm.reconcile_frame(frame, LEVELS, "x", tree=gm.shapes.star(3))
-    with pytest.raises(ValueError, match="'variance' must be by levels of the tree, not 'town'"):
+    with pytest.raises(ValueError, match=r"levels of the tree \('state', .*\), not 'town'"):
         gm.reconcile_frame(frame, LEVELS, "x", variance={"town": 1.0})
     with pytest.raises(ValueError, match="must name at least one column"):
         gm.reconcile_frame(frame, LEVELS, [])

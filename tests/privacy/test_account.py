@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 import tempfile
@@ -109,6 +110,27 @@ def test_floats_are_taken_at_their_exact_value():
     for _ in range(10):
         gm.release(TREE, COUNTS, epsilon="0.1", account=account)
     assert account.left == 0
+
+
+def test_what_an_account_would_refuse_can_be_asked():
+    account = Account(epsilon=1)
+    account.check(TREE, privacy.allocate(TREE, epsilon=1))
+    assert account.left == 1
+    with pytest.raises(ValueError, match="must have 2 left in epsilon; it has 1 of 1"):
+        account.check(TREE, privacy.allocate(TREE, epsilon=2))
+    with pytest.raises(ValueError, match="must be for neighbors='change_one'"):
+        account.check(TREE, privacy.allocate(TREE, epsilon=1, neighbors="change_one"))
+    assert not account.entries
+
+
+def test_a_pure_release_that_an_account_for_delta_refuses_is_told_what_to_do():
+    account = Account(epsilon=1, delta=1e-6)
+    (left,) = re.findall("left ([0-9.]+)", str(account))
+    (budget,) = re.findall("rho = ([0-9.]+)", str(account))
+    assert left == budget
+    with pytest.raises(ValueError, match="epsilon = 1 without delta costs in rho; with delta it"):
+        gm.release(TREE, COUNTS, epsilon=1, account=account)
+    gm.release(TREE, COUNTS, epsilon=1, delta=1e-6, account=account)
 
 
 def test_a_file_is_not_an_account_but_the_message_opens_it():
@@ -651,7 +673,7 @@ def test_wrong_rules_about_people():
     for change, words in (
         ({"person": "nobody"}, "'person' must name columns of the frame"),
         ({"person": "who", "count": "n"}, "'person' must be None where 'count' is given"),
-        ({"person": "who", "max_leaves": 2}, "'max_contributions' must be given with only one"),
+        ({"person": "who", "max_leaves": 2}, "'max_leaves' must come with 'max_per_leaf' or"),
         ({"person": "who", "max_contributions": 0}, "'max_contributions' must be at least 1"),
         ({"max_leaves": 2, "max_per_leaf": 1}, "'max_leaves' must be None without 'person'"),
         ({"person": "who", "max_leaves": 2, "max_per_leaf": 1, "neighbors": "change_one"},
