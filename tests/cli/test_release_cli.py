@@ -384,6 +384,17 @@ def test_tables_refused(folder, capsys, table, text):
     assert not (folder / "out.csv").exists()
 
 
+def test_an_open_quote_in_the_last_column_swallows_no_rows(folder, capsys):
+    """Where labels come last, all rows below would become part of a label, and be published."""
+    table = 'people,state,county\n3,NY,Albany\n5,NY,"Orange\n7,VT,secret\n9,VT,Essex\n'
+    (folder / "people.csv").write_text(table)
+    assert release("--count", "people") == 2
+    err = capsys.readouterr().err
+    assert "Line 3 of people.csv, column 3: a quote must be closed" in err
+    assert "secret" not in err
+    assert not (folder / "out.csv").exists()
+
+
 @pytest.mark.parametrize(
     ("options", "out", "text"),
     [

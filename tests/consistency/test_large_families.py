@@ -129,6 +129,24 @@ def test_small_families_below_giant_ones_stay_consistent():
     np.testing.assert_allclose(x[tree.parent[below]], x[below], rtol=0, atol=1e-15)
 
 
+@pytest.mark.parametrize("m", [GIANT, 6 * GIANT])
+@pytest.mark.parametrize("variance", ["equal", "node"])
+def test_equal_children_among_large_ones_stay_equal(m, variance):
+    """What rounding leaves of the sum of large values is not for small ones to take."""
+    tree = star(m)
+    small = np.arange(m) % 100 == 7
+    s = variances(tree, variance)
+    if s is not None:
+        s[small] = 1
+    for seed in range(3):
+        v = 1e9 * np.random.default_rng(seed).standard_normal(m)
+        v[small] = 1
+        x = gm.consistent(tree, v, s)
+        # The large ones do not add up, so that there is something to share.
+        assert np.all(abs(x[small] - 1) > 1e4)
+        assert np.ptp(x[small]) == 0
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("variance", ["equal", "node"])
 def test_columns(shape, variance):

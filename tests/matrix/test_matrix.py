@@ -794,6 +794,17 @@ def test_a_million_small_numbers_in_32_bits_add_up():
     np.testing.assert_allclose(G.T.solve(columns)[0], [expected, 3 * expected], rtol=1e-7)
 
 
+@pytest.mark.parametrize("columns", [(), (2,)])
+def test_ones_in_32_bits_are_counted_past_what_32_bits_can_count(columns):
+    """A sum of float32 that has reached 2^24 stays there, however many ones are added."""
+    tree = gm.shapes.star(1002)
+    v = np.ones((tree.n, *columns), np.float32)
+    v[0], v[1] = 0, 2**24
+    expected = np.full(columns, 2**24 + 1000, np.float32)
+    np.testing.assert_array_equal(gm.GenerationMatrix(tree).T.solve(v)[0], expected)
+    np.testing.assert_array_equal(tree.aggregate(v[1:])[0], expected)
+
+
 @pytest.mark.parametrize("name", named_shapes(3000))
 @pytest.mark.parametrize("columns", [(), (2,)])
 def test_sums_in_32_bits_are_those_of_64_bits_rounded(name, columns):

@@ -514,6 +514,17 @@ def test_values_that_are_not_negative_lie_outside_the_intervals_of_the_estimate(
     assert np.sqrt(np.mean(np.square(errors))) > 2 * r.std_error[0]
 
 
+def test_docstrings_promise_no_more_than_holds():
+    """About values that are not negative, about the bound on counts, and about random words."""
+    words = {f: " ".join(f.__doc__.split()) for f in (privacy, gm.release, gm.plan)}
+    assert "smaller errors" not in words[gm.release]
+    assert "whose error can be several times as large as without" in words[gm.release]
+    assert "can be smaller or larger" in words[gm.plan]
+    assert "far above" not in words[privacy]
+    assert "which is little on deep trees" in words[privacy]
+    assert "OpenSSL's generator" in words[privacy]
+
+
 def test_bootstrap_of_plain_values_finds_their_standard_errors(seeded):
     r = gm.release(gm.shapes.complete(4, 3), np.arange(16) * 50, epsilon=1, invariants=[1])
     found = r.bootstrap(runs=2000, rng=3)
