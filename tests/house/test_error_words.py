@@ -88,6 +88,41 @@ FIRST_OFFENDER = {
         lambda: gm.Consistency(SHUFFLED, {"level": [1, -1, -2]}),
         "level 2 has -1",
     ),
+    "contradictions in tables": (
+        lambda: gm.TableConsistency(SHUFFLED, {"sex": 2}, {("sex",): 0}).project(
+            {("sex",): [[1, 1], [1, 1], [5, 5], [1, 1], [9, 9]]}
+        ),
+        "at node 2 differs by",
+    ),
+    "positive variances": (
+        lambda: gm.Consistency(SHUFFLED, [1, np.inf, 1, 0, 1]).generation_matrix,
+        "node 1 has inf",
+    ),
+    "bounds": (
+        lambda: gm.consistent(SHUFFLED, [1] * 5, lower=[0, np.inf, NAN]),
+        r"leaf 1 \(node 1\) has inf",
+    ),
+    "results": (
+        lambda: gm.consistent(gm.shapes.star(4), [1.7e308, -0.1e308, -1e308, 1.7e308]),
+        "that of node 0 is too large",
+    ),
+    "updates": (
+        lambda: gm.Consistency(SHUFFLED).track([1] * 5).update([3, 0, 1], [1, NAN, np.inf]),
+        "that of node 0 is nan",
+    ),
+    "nodes": (lambda: SHUFFLED.distance([0, 9, -1], 1), "node numbers from 0 to 4, not 9"),
+    "rows of numbers": (
+        lambda: gm.generation_matrix_from([[1, 0, 0], [-1, NAN, 0], [-1, 0, np.inf]]),
+        "row 1 holds nan",
+    ),
+    "rows of a Laplacian": (
+        lambda: gm.tree_from_laplacian([[1, -1, 0], [-1, 3, -1], [0, -1, 2]], root=0),
+        "row 1 does not",
+    ),
+    "distances": (
+        lambda: gm.tree_from_distances([[0, 1, 5, 5], [1, 0, 5, 5], [5, 5, 0, 5], [5, 5, 5, 0]], 0),
+        "node 2 has 0 neighbours",
+    ),
     "masked columns": (
         lambda: SHUFFLED.restrict(np.ma.masked_equal([[1, 1]] * 3 + [[1, 0]] * 2, 0)),
         "entry 3, 1 is masked",

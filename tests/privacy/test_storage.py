@@ -245,6 +245,7 @@ FALSE = {
     "no loss given invariants": (("ledger", "total_given_invariants"), None),
     "a smaller loss of a level": (("ledger", "levels", 2, "loss"), "1/100"),
     "less noise": (("ledger", "levels", 2, "scale"), "1/100"),
+    "noise of no scale": (("ledger", "levels", 2, "scale"), "0"),
     "more contributions": (("ledger", "max_contributions"), 3),
     "other neighbours": (("ledger", "neighbors"), "change_one"),
     "other nodes": (("ledger", "levels", 2, "nodes"), 2),

@@ -105,6 +105,14 @@ def test_integers_beyond_the_signed_range_stay_distinct_labels():
     assert tree.node(2**63) != tree.node(-(2**63))
 
 
+def test_levels_of_integers_beyond_the_signed_range():
+    large = np.array([2**63, 1, 2**64 - 1], np.uint64)
+    tree = gm.Tree.from_levels(large, large[::-1])
+    assert tree.labels.tolist() == ["total", 2**63, 1, 2**64 - 1, 2**64 - 1, 1, 2**63]
+    for row, (state, county) in enumerate(zip(large, large[::-1], strict=True)):
+        assert tree.node((int(state), int(county))) == 4 + row
+
+
 def test_units_of_several_days_are_found():
     weeks = np.array(["2020-01-02", "2020-01-09"], "M8[7D]")
     tree = gm.Tree.from_levels(weeks)
