@@ -9,6 +9,7 @@ import numpy as np
 from gmtree import _validate as check
 from gmtree._kernels import projection as kernels
 from gmtree.consistency.factor import Factor
+from gmtree.labels.locate import named_node
 
 
 class Tolerance(NamedTuple):
@@ -49,8 +50,9 @@ def refuse_contradictions(factor: Factor, v: np.ndarray, b: np.ndarray) -> None:
         first = tuple(bad[np.argmin(nodes[bad[:, 0]])])
         check.fail(
             "noisy",
-            f"must agree where values are known exactly (variance 0); node {nodes[first[0]]} "
-            f"is {own[first]} but its children add up to {below[first]}.",
+            "must agree where values are known exactly (variance 0); "
+            f"{named_node(factor.tree, int(nodes[first[0]]))} is {own[first]} but its children add "
+            f"up to {below[first]}.",
         )
 
 

@@ -172,7 +172,10 @@ def solve(
         noisy[node, side[k]] = x
     s = _variances(frame, tree, variance, node, side, noisy)
     options: Any = {"nonnegative": nonnegative, "integer": integer}
-    x = _project(tree, s, noisy, threads, lambda j: in_group(j // columns), options)
+    try:
+        x = _project(tree, s, noisy, threads, lambda j: in_group(j // columns), options)
+    except ValueError as error:  # 'noisy' is what others call these values
+        raise ValueError(str(error).replace("Argument 'noisy'", "Argument 'value'")) from None
     where, of = np.divmod(np.flatnonzero(~present), groups)
     return Solved(
         tree,

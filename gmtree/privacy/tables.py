@@ -111,6 +111,19 @@ def release_tables(
     ((6, 2), array([1.04, 0.96, 0.88, 1.11, 1.11, 0.88]))
     >>> bool(abs(r.marginal(())[0] - r.values[3:].sum()) < 1e-9)
     True
+
+    From a frame with a row per record, for a public list of leaves and of the values of the axis:
+
+    >>> import pandas as pd
+    >>> people = pd.DataFrame({"town": ["b", "a", "b"], "sex": ["f", "f", "m"]})
+    >>> towns = pd.Index(["a", "b", "c"], name="town")
+    >>> found = people.groupby(["town", "sex"]).size().unstack(fill_value=0)
+    >>> counts = found.reindex(index=towns, columns=["f", "m"], fill_value=0)
+    >>> counts.to_numpy().tolist()  # leaves come in the order of the list that a tree is made of
+    [[1, 0], [1, 1], [0, 0]]
+    >>> tree = gm.Tree.from_levels(towns)
+    >>> gm.release_tables(tree, counts.to_numpy(), axes={"sex": 2}, queries=[("sex",)], rho=1)
+    TableRelease(Tree(n=4, internal=1, leaves=3, height=2), {sex: 2}, rho=1)
     """
     outer = sys.exc_info()[1]
     try:

@@ -153,6 +153,13 @@ def test_values_that_do_not_follow_are_told_with_their_group():
         gm.reconcile_frame(frame, ["town"], "x", by="year", tree=frame[["town"]].iloc[1:4])
 
 
+def test_exact_values_that_contradict_each_other_are_told_in_words_of_the_frame():
+    frame = pd.DataFrame({"town": [None, "North", "West"], "x": [9.0, 4.0, 6.0]})
+    message = "'value' must agree .*; node 0, 'total' is 9.0 but its children add up to 10.0"
+    with pytest.raises(ValueError, match=message):
+        gm.reconcile_frame(frame, ["town"], "x", variance=0)
+
+
 def test_faults_in_the_list_of_leaves_are_told_of_it():
     frame = pd.DataFrame(by_leaf())
     leaves = frame[LEVELS]
