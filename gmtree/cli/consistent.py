@@ -21,9 +21,11 @@ Make the values of a table add up, with the least change.
 FILE (.csv, .csv.gz or .parquet) has one column per level, coarse to fine, and a row for each node
 with its value: the columns of finer levels are empty in the row of a coarser node, and all are
 empty in that of the total; the label 'total' does not stand for it. Nodes without a row, or
-without a value, were not measured; with --by, each group must have a row for each leaf. OUT (.csv, .csv.gz or .parquet) gets the same rows with
-consistent values, then rows for nodes that had none. Either may be '-' for CSV from standard input
-or to standard output. Rows in messages count from 0, below the names of the columns.
+without a value, were not measured; with --by, each group must have a row for each leaf.
+
+OUT (.csv, .csv.gz or .parquet) gets the same rows with consistent values, then rows for nodes that
+had none. FILE and OUT may be '-' for CSV from standard input or to standard output. Rows in
+messages count from 0, below the names of the columns.
 """
 
 

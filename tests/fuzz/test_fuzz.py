@@ -182,6 +182,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "gmtree.privacy.zcdp_rho": {"delta": 1e-6},
     "gmtree.privacy.load_ledger": {"path": "missing.json"},
     "Account.charge": {"allocation": lambda: gm.privacy.allocate(TREE, epsilon="1/100")},
+    "Account.check": {"allocation": lambda: gm.privacy.allocate(TREE, epsilon="1/100")},
     "Account.epsilon": {"delta": 1e-6},
     "TableRelease.interval": {"query": ("sex",)},
     "TableRelease.marginal": {"query": ("sex",)},
