@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gmtree import _validate as check
-from gmtree.forecast.panel import holds_numbers, read_axis
+from gmtree.forecast.panel import holds_numbers, read_axis, require_columns
 from gmtree.forecast.rows import read_levels, rows_of_levels
 from gmtree.forecast.structure import Structure
 from gmtree.labels.columns import Codes, encode, refuse_no_names, take_column
@@ -64,9 +64,11 @@ def aggregate(
     if isinstance(target_cols, str) or not isinstance(target_cols, Sequence):
         check.fail_type("target_cols", f"must be a list of columns, not {target_cols!r}.")
     levels, leaf_of_row = read_levels(df, spec)
+    require_columns("df", df, time_col=time_col)
     step, steps = read_axis(time_col, encode(time_col, take_column("df", df, time_col)))
     columns = {}
     for name in target_cols:
+        require_columns("df", df, target_cols=name)
         given = take_column("df", df, name)
         if not holds_numbers(given, kind):
             check.fail_type(name, "must hold real numbers to be summed, not dates, truth values, "

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gmtree import _validate as check
+from gmtree.forecast.panel import require_columns
 from gmtree.forecast.rows import Level, rows_of_levels
 from gmtree.forecast.structure import Structure
 from gmtree.forecast.variances import residual_variance
@@ -67,6 +68,12 @@ def _lengths(argument: str, spec: Any) -> dict[str, int]:
     return length
 
 
+def _extremes(length: dict[str, int]) -> tuple[str, str]:
+    """The shortest and the longest frequency."""
+    names = sorted(length, key=lambda name: length[name])
+    return names[0], names[-1]
+
+
 def is_spec(x: Any) -> bool:
     """Whether it tells frequencies by their lengths, as :func:`temporal_structure` takes them."""
     return (
@@ -84,24 +91,73 @@ def structure_of_periods(argument: str, spec: Any, column: str, codes: Codes) ->
     quarter is never named has four of them all the same.
     """
     length = _lengths(argument, spec)
-    shortest = min(length, key=lambda name: length[name])
-    if codes.categories is None:
-        used: list[Any] = []
-    else:
-        used = codes.categories[np.unique(codes.codes[codes.codes >= 0])].tolist()
-    end, has_shortest = 0, False
-    for label in used:
-        name, _, number = str(label).rpartition("-")
-        if name in length and number.isdecimal():
-            end = max(end, int(number) * length[name])
-            has_shortest |= name == shortest
-    if not has_shortest:
-        check.fail(column, f"must have periods named '{shortest}-1' and so on.")
-    longest = max(length.values())
-    count = -(-end // longest) * longest
+    last = _last_numbers(length, codes)
+    shortest, longest = _extremes(length)
+    if shortest not in last:
+        check.fail(column, f"must have periods named '{shortest}-1' and so on, the shortest of "
+                   f"{argument!r}.")  # fmt: skip
+    _refuse_turned_round(argument, column, last, shortest)
+    _refuse_fractions(argument, length, longest)
+    end = max(number * length[name] for name, number in last.items())
+    count = -(-end // length[longest]) * length[longest]
     if count > MOST_PERIODS:
         check.fail(column, f"must name at most {MOST_PERIODS} periods, not {count}.")
+    _refuse_open_end(argument, column, length, last, count)
     return temporal_structure(spec, count)
+
+
+def _last_numbers(length: Mapping[str, int], codes: Codes) -> dict[str, int]:
+    """The largest number of each frequency among the named periods."""
+    last: dict[str, int] = {}
+    if codes.categories is None:
+        return last
+    for label in codes.categories[np.unique(codes.codes[codes.codes >= 0])].tolist():
+        name, _, number = str(label).rpartition("-")
+        if name in length and number.isdecimal():
+            last[name] = max(last.get(name, 0), int(number))
+    return last
+
+
+def _refuse_turned_round(argument: str, column: str, last: dict[str, int], shortest: str) -> None:
+    """Refuse a dict by which a longer frequency has more periods than the shortest."""
+    most = max(last, key=lambda name: last[name])
+    if last[most] > last[shortest]:
+        check.fail(argument, "must tell how many of the shortest periods each period has, as "
+                   f"{{'year': 12, 'month': 1}} does; it makes {shortest!r} the shortest, but the "
+                   f"column {column!r} goes to '{shortest}-{last[shortest]}' and to "
+                   f"'{most}-{last[most]}'. Is the dict turned round?")  # fmt: skip
+
+
+def _refuse_fractions(argument: str, length: dict[str, int], longest: str) -> None:
+    """Refuse frequencies whose periods do not fill one of the longest."""
+    for name, k in length.items():
+        if length[longest] % k:
+            check.fail(argument, "must have numbers of periods that divide the largest, "
+                       f"{length[longest]} of {longest!r}; {name!r} has {k}. If periods do not "
+                       "nest, give temporal_structure(spec, periods).")  # fmt: skip
+
+
+def _refuse_open_end(
+    argument: str, column: str, length: dict[str, int], last: dict[str, int], count: int
+) -> None:
+    """Refuse a dict by which the last two of the shortest periods, or more, have no name.
+
+    They are parts of the same longer ones, so that nothing would tell them apart.
+    """
+    shortest, longest = _extremes(length)
+    there = last[shortest]
+    if there >= count - 1:
+        return
+    ends = {name: number * length[name] for name, number in last.items()}
+    name = max(ends, key=lambda name: ends[name])
+    if ends[name] <= there + 1:
+        # What is named fits together; only the last of the longest periods is not whole.
+        name, ends = longest, {longest: count}
+    number = ends[name] // length[name]
+    check.fail(argument, f"must tell how many {shortest!r} each period has; by it "
+               f"'{name}-{number}' ends with '{shortest}-{ends[name]}', but the last in the column "
+               f"{column!r} is '{shortest}-{there}'. If the last periods are not whole, give "
+               "temporal_structure(spec, periods).")  # fmt: skip
 
 
 def frequencies(structure: Structure) -> tuple[list[str], np.ndarray]:
@@ -135,8 +191,11 @@ class FrequencyPast:
         id_col, id_time_col, self._target = columns
         self._frame, self._n, self._transpose = frame, n_series, transpose
         self._names, self._of_period = frequencies(periods)
-        self._series = series(encode(id_col, take_column("Y_df", frame, id_col)))
         by_name = "frequency" in column_names(frame)
+        require_columns("Y_df", frame, id_col=id_col)
+        if not by_name:
+            require_columns("Y_df", frame, id_time_col=id_time_col)
+        self._series = series(encode(id_col, take_column("Y_df", frame, id_col)))
         column = "frequency" if by_name else id_time_col
         codes = encode(column, take_column("Y_df", frame, column))
         if codes.categories is None or codes.missing is not None:
@@ -157,6 +216,7 @@ class FrequencyPast:
         """Variances of shape (series, frequencies)."""
         if model not in column_names(self._frame):
             check.fail("Y_df", f"must have a column {model!r} of fitted values.")
+        require_columns("Y_df", self._frame, target_col=self._target)
         r = numbers(self._target, take_column("Y_df", self._frame, self._target))
         r = r - numbers(model, take_column("Y_df", self._frame, model))
         pair = self._series * len(self._names) + self._frequency

@@ -13,12 +13,33 @@ import numpy as np
 from gmtree import _validate as check
 from gmtree.forecast.structure import Structure
 from gmtree.frames.reconcile import as_in, series_of
-from gmtree.labels.columns import Codes, column_names, encode, take_column
+from gmtree.labels.columns import (
+    Codes,
+    column_names,
+    encode,
+    library,
+    refuse_no_names,
+    take_column,
+)
 from gmtree.labels.measurements import numbers
 from gmtree.labels.table import assemble, kind_of, label_column, narwhals
 
 # Frames with fewer rows are read row by row.
 SMALLEST_IN_ORDER = 1000
+
+
+def require_columns(argument: str, frame: Any, **names: Any) -> None:
+    """Refuse a frame without the columns that options name; each is given by its own name.
+
+    For pandas, a level of the index may stand for a column.
+    """
+    refuse_no_names(**names)
+    there = column_names(frame)
+    in_index = list(frame.index.names) if library(frame) == "pandas" else []
+    for option, name in names.items():
+        if name not in there and name not in in_index:
+            check.fail(argument, f"must have a column {name!r} (pass {option} if it has another "
+                       f"name); it has {check.some(there)}.")  # fmt: skip
 
 
 @dataclass(frozen=True)

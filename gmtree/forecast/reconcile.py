@@ -13,7 +13,7 @@ from gmtree import _validate as check
 from gmtree.forecast.frequency import FrequencyPast, is_spec, structure_of_periods
 from gmtree.forecast.intervals import Bootstrap, Normal
 from gmtree.forecast.methods import SAMPLES, bottom_up_missing
-from gmtree.forecast.panel import Panel, model_names, sample_names
+from gmtree.forecast.panel import Panel, model_names, require_columns, sample_names
 from gmtree.forecast.rows import from_multiindex, parents_of
 from gmtree.forecast.shrinkage import Shrunk, refuse_bounds
 from gmtree.forecast.solver import Weights
@@ -28,6 +28,7 @@ from gmtree.forecast.variances import (
     from_mapping,
     half_width,
     interval_columns,
+    model_of,
     quantiles_of,
     residual_variance,
     weights_of,
@@ -80,10 +81,10 @@ def reconcile(
         Base forecasts: a row for each series and step, columns `id_col` and `time_col`, and one
         column of numbers per model; columns of dates, text, categories, truth values or complex
         numbers, such as a ``cutoff``, are no models and stay as they are. Bounds are in columns
-        such as ``ets-lo-90`` and ``ets-hi-90``, sample paths in ``ets-sample-0`` and so on. Rows
-        may come in any order. Missing values and rows are forecasts that do not exist; the others
-        determine them. A frame of sktime, with levels and times in its index, needs no structure:
-        ``__total`` in the index tells it.
+        such as ``ets-lo-90`` and ``ets-hi-90``, sample paths in ``ets-sample-0`` and so on, which
+        need the column ``ets`` of numbers beside them. Rows may come in any order. Missing values
+        and rows are forecasts that do not exist; the others determine them. A frame of sktime, with
+        levels and times in its index, needs no structure: ``__total`` in the index tells it.
     S_df, tags, spec
         The structure; see :class:`Structure`, which may be given as `S_df` itself.
     method : {"ols", "wls_struct", "wls_var", "mint_shrink", "bottom_up"}, or a list of them
@@ -231,17 +232,40 @@ def _read_forecasts(
         made = Structure._of_rows(rows)
         return Panel.read("Y_hat_df", frame, made, id_col, time_col, node=node, step=step)
     if not temporal:
+        require_columns("Y_hat_df", frame, id_col=id_col)
         structure = structure_of(S_df, tags, spec, id_col)
+        _refuse_periods(structure, frame, id_col, id_time_col)
+        require_columns("Y_hat_df", frame, time_col=time_col)
         panel = Panel.read("Y_hat_df", frame, structure, id_col, time_col)
         if isinstance(S_df, Mapping) and not tags and spec is None:
             _refuse_unknown_tops(S_df, panel)
         return panel
+    require_columns("Y_hat_df", frame, id_time_col=id_time_col, id_col=id_col)
     if is_spec(S_df):
         codes = encode(id_time_col, take_column("Y_hat_df", frame, id_time_col))
         structure = structure_of_periods("S_df", S_df, id_time_col, codes)
     else:
         structure = structure_of(S_df, tags, spec, id_time_col)
     return Panel.read("Y_hat_df", frame, structure, id_time_col, id_col)
+
+
+def _refuse_periods(structure: Structure, frame: Any, id_col: str, id_time_col: str) -> None:
+    """Refuse a structure of periods where one of series belongs: `temporal` was left out.
+
+    A dict of frequencies, taken for one of parents, has 'month' for the period 'month-3'.
+    """
+    if id_time_col not in column_names(frame) or not len(frame):
+        return
+    start = frame.head(1) if hasattr(frame, "head") else frame.slice(0, 1)
+    series, period = (
+        encode(name, take_column("Y_hat_df", start, name)).label(0)
+        for name in (id_col, id_time_col)
+    )
+    known = structure._row_of
+    if series not in known and (period in known or str(period).rpartition("-")[0] in known):
+        check.fail("temporal", "must be True if 'S_df' is a structure of periods or a dict of "
+                   f"frequencies; row 0 of 'Y_hat_df' has the series {series!r}, which is not in "
+                   f"'S_df', and the period {period!r}, which is.")  # fmt: skip
 
 
 def _refuse_unknown_tops(part_of: Mapping[Any, Any], panel: Panel) -> None:
@@ -268,6 +292,7 @@ def _read_past(Y_df: Any, panel: Panel, temporal: bool, columns: tuple[str, ...]
         find = partial(_step_of, panel.steps.argument, series)
         names = (id_col, id_time_col, target_col)
         return FrequencyPast(Y_df, find, len(series), panel.structure, names, transpose=True)
+    require_columns("Y_df", Y_df, id_col=id_col, time_col=time_col)
     return Past(Panel.read("Y_df", Y_df, panel.structure, id_col, time_col), target_col)
 
 
@@ -290,6 +315,7 @@ class Past:
         """By series and period."""
         if model not in column_names(self._panel.frame):
             check.fail("Y_df", f"must have a column {model!r} of fitted values.")
+        require_columns("Y_df", self._panel.frame, target_col=self._target)
         return self._panel.values(self._target) - self._panel.values(model)
 
     def variance(self, model: str, definition: str) -> np.ndarray:
@@ -309,6 +335,7 @@ class Job:
         if isinstance(options["variance"], str):
             others.append(options["variance"])
         self.models = model_names(panel.frame, panel.kind, others)
+        _refuse_lone_bounds(column_names(panel.frame), [*self.models, *others])
         if not self.models:
             listed = check.some(map(repr, column_names(panel.frame)))
             check.fail("Y_hat_df", "must have a column of base forecasts, which holds numbers; it "
@@ -475,6 +502,20 @@ class Job:
             check.fail("Y_hat_df", "must have no missing forecasts for bootstrapped paths.")
         count = SAMPLES if self.levels is not None else max(1, o["num_samples"])
         return Bootstrap(y, past, solver.linear, count, o["seed"])
+
+
+def _refuse_lone_bounds(names: Sequence[Any], known: Sequence[str]) -> None:
+    """Refuse bounds and sample paths of a model whose own column is missing or holds no numbers."""
+    for name in names:
+        model = model_of(name)
+        if model is None or model in known:
+            continue
+        if model in names:
+            how = f"its column {model!r} does not. Convert it, in pandas with .astype(float)"
+        else:
+            how = f"there is no column {model!r}. Add it"
+        check.fail("Y_hat_df", "must have a column of base forecasts, which holds numbers, for "
+                   f"{name!r}; {how}, or drop {name!r} and its like.")  # fmt: skip
 
 
 class _Weighted:

@@ -11,6 +11,7 @@ from gmtree import _validate as check
 from gmtree.forecast.crossing import Crossing, cross
 from gmtree.forecast.rows import Rows, read_rows
 from gmtree.labels.columns import Codes, refuse_no_names
+from gmtree.labels.locate import different_kinds
 from gmtree.readers.objects import nest_rows
 from gmtree.tree import Tree
 
@@ -225,9 +226,10 @@ class Structure:
         found = row[place]
         if (row < 0).any() and (found < 0).any():
             k = _first(found < 0)
+            hint = different_kinds([Codes(np.arange(self.n), self.labels)], [codes], "structure")
             check.fail(
                 argument,
-                f"must name {what} of the structure{where}; row {k} has {codes.label(k)!r}.",
+                f"must name {what} of the structure{where}; row {k} has {codes.label(k)!r}.{hint}",
             )
         return found
 

@@ -21,7 +21,7 @@ from gmtree.forecast.frequency import (
     is_spec,
     structure_of_periods,
 )
-from gmtree.forecast.panel import Axis, Panel, labels_as_in
+from gmtree.forecast.panel import Axis, Panel, labels_as_in, require_columns
 from gmtree.forecast.reconcile import Job, method_list, refuse_unused
 from gmtree.forecast.structure import Structure, structure_of
 from gmtree.forecast.variances import check_levels
@@ -67,8 +67,9 @@ def reconcile_cross_temporal(
         The structure of the periods: ``{"year": 12, "quarter": 3, "month": 1}`` with periods named
         ``month-1`` and so on, a tree such as :func:`gmtree.shapes.calendar` makes, or what
         :class:`Structure` takes. A dict stands for whole periods of the longest frequency, as many
-        as `Y_hat_df` reaches into, also where it has no row for some of the shorter ones; for a
-        last year that ends early, give ``temporal_structure(spec, periods)``.
+        as `Y_hat_df` reaches into, also where it has no row for some of the shorter ones. For a
+        last year that ends early, and where numbers do not divide the largest, give
+        ``temporal_structure(spec, periods)``.
     method : str or list
         ``"ols"``, ``"wls_struct"``, ``"wls_var"`` or ``"bottom_up"``; or ``"ols"``, ``"struc"`` and
         ``"wlsv"``, as the R package FoReco calls them. ``"wls_var"`` has one variance for each
@@ -114,6 +115,7 @@ def reconcile_cross_temporal(
     methods = method_list(method, NAMES)
     refuse_unused(variance, methods)
     kind = kind_of("Y_hat_df", Y_hat_df)
+    require_columns("Y_hat_df", Y_hat_df, id_col=id_col, id_time_col=id_time_col)
     series = structure_of(S_df, tags, spec, id_col)
     codes = encode(id_time_col, take_column("Y_hat_df", Y_hat_df, id_time_col))
     if is_spec(temporal):

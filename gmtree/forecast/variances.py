@@ -160,6 +160,12 @@ def interval_columns(names: Sequence[str], model: str) -> dict[float, tuple[str,
     return {x: (found["lo"][x], found["hi"][x]) for x in both if x > 0}
 
 
+def model_of(name: Any) -> str | None:
+    """The model whose bound or sample path a column holds; None for other columns."""
+    match = re.fullmatch(r"(.+)-(?:(?:lo|hi)-\d+(?:\.\d+)?|sample-\d+)", str(name))
+    return match[1] if match else None
+
+
 def half_width(level: float) -> float:
     """Half the width of an interval, in standard deviations."""
     return float(ndtri(0.5 + level / 200))

@@ -136,7 +136,7 @@ def _find(
     found = where[wanted]
     found[unknown] = -1
     if (found < 0).any():
-        hint = _different_kinds(theirs, coded)
+        hint = different_kinds(theirs, coded)
         if hint or not ignore:
             row = int(rows[np.flatnonzero(found < 0)[0]])
             what = f": {path_of_row(coded, row)}" if tell else ""
@@ -153,15 +153,15 @@ def _find(
     return found
 
 
-def _different_kinds(theirs: Sequence[Codes], coded: Sequence[Codes]) -> str:
+def different_kinds(theirs: Sequence[Codes], coded: Sequence[Codes], owner: str = "tree") -> str:
     """What to tell where the tree has texts such as '35' and a column has numbers, or turned round.
 
     The kind of a column is no secret, even where its labels are.
     """
     for a, b in zip(theirs, coded, strict=True):
-        tree_has, column_has = _texts_or_numbers(a), _texts_or_numbers(b)
-        if {tree_has, column_has} == {"texts", "numbers"}:
-            return f" The labels of the tree are {tree_has}, those of the column {column_has}."
+        owner_has, column_has = _texts_or_numbers(a), _texts_or_numbers(b)
+        if {owner_has, column_has} == {"texts", "numbers"}:
+            return f" The labels of the {owner} are {owner_has}, those of the column {column_has}."
     return ""
 
 

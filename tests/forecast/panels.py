@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import polars as pl
 
 import gmtree as gm
 from gmtree.labels.columns import encode
@@ -16,6 +17,14 @@ GROUPED = [["c"], ["c", "st"], ["c", "st", "rg"], ["c", "p"], ["c", "st", "p"],
            ["c", "st", "rg", "p"]]  # fmt: skip
 SPARSE = [["c"], ["c", "st"], ["c", "p"], ["c", "st", "rg", "p"]]
 SPECS = {"strict": STRICT, "grouped": GROUPED, "some levels only": SPARSE}
+
+
+# Frames of pandas as those of each library.
+KINDS = {
+    "pandas": lambda frame: frame,
+    "polars": pl.from_pandas,
+    "pyarrow": lambda frame: pl.from_pandas(frame).to_arrow(),
+}
 
 
 class Data(NamedTuple):

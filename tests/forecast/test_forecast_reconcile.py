@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
-from forecast.panels import data, shuffled
+from forecast.panels import KINDS, data, shuffled
 from reference import forecasts as dense
 
 import gmtree as gm
@@ -45,7 +44,7 @@ def test_values_and_intervals(spec, method):
 @pytest.mark.parametrize("kind", ["polars", "pyarrow"])
 def test_frames_of_other_kinds(kind):
     d = data("grouped")
-    make = {"polars": pl.from_pandas, "pyarrow": lambda x: pl.from_pandas(x).to_arrow()}[kind]
+    make = KINDS[kind]
     options = {"method": ["ols", "wls_var"], "level": [90]}
     found = reconcile(make(d.base), d.structure, Y_df=make(d.past), **options)
     assert type(found) is type(make(d.base))
@@ -217,7 +216,12 @@ def test_frames_as_sktime_has_them():
 @pytest.mark.parametrize(
     ("change", "options", "message"),
     [
-        (lambda b: b.drop(columns="ds"), {}, "must name columns of the frame, not 'ds'"),
+        (lambda b: b.rename(columns={"ds": "month"}), {},
+         "'Y_hat_df' must have a column 'ds' .pass time_col if .*; it has unique_id, month"),
+        (lambda b: b.rename(columns={"unique_id": "shop"}), {},
+         "'Y_hat_df' must have a column 'unique_id' .pass id_col if .*; it has shop"),
+        (lambda b: b, {"temporal": True},
+         "'Y_hat_df' must have a column 'temporal_id' .pass id_time_col if"),
         (lambda b: b[["unique_id", "ds"]], {}, "'Y_hat_df' must have a column of base forecasts"),
         (lambda b: pd.concat([b, b[3:4]]), {}, r"rows 3 and 57 are both series 'T/A' at ds"),
         (lambda b: b.assign(unique_id=["Q", *b.unique_id[1:]]), {}, "row 0 has 'Q'"),
@@ -253,8 +257,42 @@ def test_wrong_arguments(change, options, message):
         reconcile(change(d.base), d.structure, **{"method": "ols", **options})
 
 
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
+@pytest.mark.parametrize("side", ["m2-lo-90", "m2-hi-90", "m2-sample-0"])
+def test_bounds_and_paths_need_numbers_beside_them(kind, side):
+    d = data("strict")
+    make = KINDS[kind]
+    base = d.base.assign(m2=d.base.m, **{side: d.base.m})
+    rule = f"'Y_hat_df' must have a column of base forecasts, .* for '{side}'; "
+    with pytest.raises(ValueError, match=rule + r"its column 'm2' does not. .*\.astype\(float\)"):
+        reconcile(make(base.assign(m2=base.m2.astype(str))), d.structure, method="ols")
+    with pytest.raises(ValueError, match=rule + "there is no column 'm2'. Add it, or drop"):
+        reconcile(make(base.drop(columns="m2")), d.structure, method="ols")
+    assert "m2/BottomUp" in reconcile(base, d.structure, method="bottom_up")
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
+def test_codes_as_texts_and_as_numbers(kind):
+    make = KINDS[kind]
+    numbers = pd.DataFrame({"unique_id": [100, 101, 102], "ds": 1, "m": [3.0, 1.0, 1.0]})
+    texts = numbers.assign(unique_id=numbers.unique_id.astype(str))
+    by_number, by_text = {101: 100, 102: 100}, {"101": "100", "102": "100"}
+    for base, part_of, row, kinds in [
+        (numbers, by_text, "100", "structure are texts, those of the column numbers"),
+        (texts, by_number, "'100'", "structure are numbers, those of the column texts"),
+    ]:
+        with pytest.raises(ValueError, match=f"row 0 has {row}. The labels of the {kinds}"):
+            reconcile(make(base), part_of, method="ols")
+    assert reconcile(make(numbers), by_number, method="ols").shape == (3, 4)
+    assert reconcile(make(texts), by_text, method="ols").shape == (3, 4)
+
+
 def test_wrong_pasts():
     d = data("strict")
+    for name, option in [("unique_id", "id_col"), ("ds", "time_col"), ("y", "target_col")]:
+        message = f"'Y_df' must have a column '{name}' .pass {option} if"
+        with pytest.raises(ValueError, match=message):
+            reconcile(d.base, d.structure, method="wls_var", Y_df=d.past.drop(columns=name))
     other = d.past.assign(unique_id=["Q", *d.past.unique_id[1:]])
     with pytest.raises(ValueError, match=r"'Y_df' must name series .* column 'unique_id'; row 0"):
         reconcile(d.base, d.structure, method="wls_var", Y_df=other)
@@ -314,8 +352,7 @@ def test_columns_that_hold_no_numbers_are_no_models(kind):
         base = base.assign(z=1j, c=pd.Categorical(["u"] * len(base)), p=pd.Period("2021-01"),
                            s=pd.Series("x", base.index, dtype="string"),
                            o=pd.Series(True, base.index, dtype=object))  # fmt: skip
-    make = {"pandas": lambda b: b, "polars": pl.from_pandas,
-            "pyarrow": lambda b: pl.from_pandas(b).to_arrow()}[kind]  # fmt: skip
+    make = KINDS[kind]
     found = reconcile(make(base), d.structure, method="ols")
     names = list(found.columns) if kind != "pyarrow" else found.column_names
     assert names == [*base.columns, "m/MinTrace_method-ols"]
@@ -329,6 +366,14 @@ def test_numbers_of_any_type_are_models():
                          o=pd.Series(d.base.m, dtype=object))  # fmt: skip
     found = reconcile(base, d.structure, method="bottom_up")
     assert [name for name in found if "/" in name] == [f"{name}/BottomUp" for name in "mifno"]
+
+
+@pytest.mark.parametrize(("name", "option"), [("ds", "time_col"), ("y", "target_cols")])
+def test_sums_of_a_frame_without_a_column(name, option):
+    d = data("strict")
+    message = f"'df' must have a column '{name}' .pass {option} if"
+    with pytest.raises(ValueError, match=message):
+        gm.forecast.aggregate(d.bottom.drop(columns=name), d.spec)
 
 
 @pytest.mark.parametrize("wrong", [True, "x", 1j, pd.Timestamp("2021-01-01")])

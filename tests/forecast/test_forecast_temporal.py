@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from forecast.panels import data
+from forecast.panels import KINDS, data
 from reference import forecasts as dense
 
 import gmtree as gm
@@ -215,8 +215,10 @@ def test_the_largest_number_of_any_frequency_tells_the_number_of_periods():
     np.testing.assert_allclose(both[f"{MINT}wls_struct_x"], both[f"{MINT}wls_struct_y"])
     # Nothing tells the last two quarters of the second year, unless it ends with the first two.
     short = frame[~frame.temporal_id.isin(["quarter-7", "quarter-8"])]
-    with pytest.raises(ValueError, match="must determine every series"):
-        reconcile_cross_temporal(short, **options)
+    message = "'year-2' ends with 'quarter-8', but the last .* is 'quarter-6'. .*temporal_structure"
+    for part in (short, short[short.temporal_id != "year-2"]):
+        with pytest.raises(ValueError, match=message):
+            reconcile_cross_temporal(part, **options)
     options["temporal"] = temporal_structure({"year": 4, "quarter": 1}, 6)
     assert len(reconcile_cross_temporal(short, **options)) == 24
 
@@ -237,3 +239,57 @@ def test_frequencies_in_place_of_their_structure():
     wrong = frame.assign(temporal_id=["week-1", *frame.temporal_id[1:]])
     with pytest.raises(ValueError, match=r"'Y_hat_df' must name periods .* 'temporal_id'; row 0"):
         reconcile_cross_temporal(wrong, {"a": "b"}, temporal=SPEC)
+
+
+@pytest.mark.parametrize("years", [1, 3])
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"year": 1, "quarter": 4, "month": 12},
+         "must tell .* makes 'year' the shortest, .* 'year-{0}' and to 'month-{2}'. .* round"),
+        ({"year": 1, "quarter": 5, "month": 12}, "must tell .* turned round"),
+        ({"year": 12, "quarter": 4, "month": 1},
+         "must tell how many 'month' each .* 'quarter-{1}' ends with 'month-{3}', .* 'month-{2}'"),
+        ({"year": 4, "quarter": 3, "month": 1},
+         "must have numbers .* divide the largest, 4 of 'year'; 'quarter' has 3"),
+    ],
+)  # fmt: skip
+def test_wrong_dicts_of_frequencies_are_named(spec, message, years):
+    _, frame = periods_frame(["all", "a", "b"], count=12 * years)
+    message = message.format(years, 4 * years, 12 * years, 16 * years)
+    with pytest.raises(ValueError, match=f"Argument 'temporal' {message}"):
+        reconcile_cross_temporal(frame, {"a": "all", "b": "all"}, temporal=spec)
+    with pytest.raises(ValueError, match=f"Argument 'S_df' {message}"):
+        reconcile(frame, spec, temporal=True)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
+def test_the_option_for_periods_is_named_where_it_was_left_out(kind):
+    te, frame = periods_frame(["a", "b"])
+    make = KINDS[kind]
+    for periods in (SPEC, te):
+        for base in (frame, frame.drop(columns="ds")):
+            with pytest.raises(ValueError, match=r"'temporal' must be True .*'a'.*'year-1'"):
+                reconcile(make(base), periods)
+    # Series that are coherent in each period are no mistake, whatever the names of the periods.
+    _, frame = periods_frame(["all", "a", "b"])
+    part_of = {"a": "all", "b": "all"}
+    found = reconcile(make(frame), part_of, time_col="temporal_id")
+    assert len(found) == len(frame)
+
+
+@pytest.mark.parametrize("function", [reconcile, reconcile_cross_temporal])
+def test_columns_that_are_missing_are_named_with_their_option(function):
+    _, frame = periods_frame(["all", "a", "b"])
+    past = past_frame(["all", "a", "b"])
+    options = {"S_df": {"a": "all", "b": "all"}, "temporal": SPEC, "method": "wls_var"}
+    if function is reconcile:
+        options |= {"S_df": SPEC, "temporal": True}
+    for name, option in [("unique_id", "id_col"), ("temporal_id", "id_time_col")]:
+        message = f"must have a column '{name}' .pass {option} if"
+        with pytest.raises(ValueError, match=f"'Y_hat_df' {message}"):
+            function(frame.drop(columns=name), **options)
+        with pytest.raises(ValueError, match=f"'Y_df' {message}"):
+            function(frame, Y_df=past.drop(columns=name), **options)
+    with pytest.raises(ValueError, match=r"'Y_df' must have a column 'y' .pass target_col if"):
+        function(frame, Y_df=past.drop(columns="y"), **options)
