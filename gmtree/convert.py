@@ -10,6 +10,7 @@ from gmtree import _memory, _sweep
 from gmtree import _validate as check
 from gmtree._kernels import pairs as pair_kernels
 from gmtree._kernels import sparse as kernels
+from gmtree.labels.distinct import as_objects, is_missing
 from gmtree.matrix import GenerationMatrix
 from gmtree.tree import Tree
 from gmtree.tree.pairs import edge_lengths, sums_from_root
@@ -479,8 +480,15 @@ def _first_asymmetry(matrix: csr_array) -> tuple[int, int] | None:
 def to_networkx(tree: Tree) -> DiGraph:
     """The tree as a networkx digraph with edges from parent to child.
 
-    Nodes are the labels of the tree where it has distinct ones, and node numbers otherwise;
-    labels are also kept as the attribute ``label``. :meth:`Tree.from_networkx` leads back.
+    Nodes are the labels of the tree where all are given and distinct, and node numbers otherwise.
+    Labels are also kept as the attribute ``label`` of the nodes. The lengths of a tree with
+    :attr:`Tree.edge_length` become the attribute ``weight`` of the edges, where algorithms of
+    networkx look for them; an edge without a length has no such attribute, and networkx then
+    counts it as 1.
+
+    :meth:`Tree.from_networkx` leads back, to the same numbers, labels and lengths of edges. What
+    does not come back is the length of a root, which has no edge, and the names of levels. A tree
+    without labels gets the numbers of its nodes as labels.
 
     Examples
     --------
@@ -488,6 +496,9 @@ def to_networkx(tree: Tree) -> DiGraph:
     >>> graph = gm.to_networkx(gm.shapes.star(3))
     >>> list(graph.edges)
     [(0, 1), (0, 2)]
+    >>> tree = gm.Tree.from_newick("(cat:1,dog:7)mammal;")
+    >>> list(gm.to_networkx(tree).edges(data="weight"))
+    [('mammal', 'cat', 1.0), ('mammal', 'dog', 7.0)]
     """
     check.instance("tree", tree, Tree)
     networkx = check.optional("networkx", "graph", "to_networkx")
@@ -496,10 +507,12 @@ def to_networkx(tree: Tree) -> DiGraph:
     if tree.labels is None:
         graph.add_nodes_from(names)
     else:
-        labels = tree.labels.tolist()
-        if len(set(labels)) == tree.n:
+        labels = as_objects(tree.labels).tolist()
+        if len(set(labels)) == tree.n and not any(map(is_missing, labels)):
             names = labels
         graph.add_nodes_from((name, {"label": x}) for name, x in zip(names, labels, strict=True))
     parents = tree.parent.tolist()
-    graph.add_edges_from((names[p], names[i]) for i, p in enumerate(parents) if p >= 0)
+    lengths = [None] * tree.n if tree.edge_length is None else tree.edge_length.tolist()
+    weights = [{} if is_missing(x) else {"weight": x} for x in lengths]
+    graph.add_edges_from((names[p], names[i], weights[i]) for i, p in enumerate(parents) if p >= 0)
     return graph

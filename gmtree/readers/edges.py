@@ -101,20 +101,49 @@ def linkage_lengths(Z: Any, heights: Any, parent: np.ndarray) -> np.ndarray | No
     return lengths
 
 
-def from_networkx(graph: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Parents and labels from a digraph."""
+def from_networkx(
+    graph: Any, label: str | None, length: str | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Parents, labels and lengths (None if no edge has one) from a digraph."""
     if not (hasattr(graph, "is_directed") and hasattr(graph, "edges")):
         fail_type("graph", f"must be a networkx DiGraph, not {type(graph).__name__}.")
     if not graph.is_directed():
         fail_type("graph", "must be directed, with edges from parent to child.")
+    for argument, name in (("label", label), ("length", length)):
+        if not (name is None or isinstance(name, str)):
+            fail_type(argument, f"must be the name of an attribute or None, not {name!r}.")
     nodes = list(graph.nodes)
     if not nodes:
         fail("graph", "must not be empty: a tree has at least one node.")
-    number = {label: i for i, label in enumerate(nodes)}
+    number = {node: i for i, node in enumerate(nodes)}
     own = np.full(len(nodes), -1, dtype=index_dtype(len(nodes)))
-    for parent, child in graph.edges():
+    lengths = np.full(len(nodes), np.nan)
+    for parent, child, attributes in graph.edges(data=True):
         i = number[child]
         if own[i] >= 0:
             fail("graph", f"must be a tree; node {child!r} has two parents.")
         own[i] = number[parent]
-    return own, column("graph", nodes)
+        if attributes.get(length) is not None:
+            lengths[i] = _length_of_edge(parent, child, attributes[length], length)
+    if np.isnan(lengths).all():
+        return own, _labels_of_graph(graph, label), None
+    lengths[own < 0] = 0
+    return own, _labels_of_graph(graph, label), lengths
+
+
+def _labels_of_graph(graph: Any, label: str | None) -> np.ndarray:
+    """The attribute `label` of each node of a digraph, and the node itself if it has none."""
+    labels = column("graph", [a.get(label, node) for node, a in graph.nodes(data=True)])
+    factorize("label", labels)  # refuses attributes that cannot be looked up
+    return labels
+
+
+def _length_of_edge(parent: Any, child: Any, value: Any, length: str | None) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        fail(
+            "length",
+            f"must be the name of an attribute that holds numbers; {length!r} is {value!r} at the "
+            f"edge from {parent!r} to {child!r}. Give None to read no lengths.",
+        )

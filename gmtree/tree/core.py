@@ -202,13 +202,39 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
         return tree._with_lengths(edges.linkage_lengths(Z, heights, tree.parent))
 
     @classmethod
-    def from_networkx(cls, graph: Any) -> Tree:
+    def from_networkx(
+        cls, graph: Any, *, label: str | None = "label", length: str | None = "weight"
+    ) -> Tree:
         """Make a tree from a networkx digraph whose edges go from parent to child.
 
-        Nodes are numbered in the order of ``graph.nodes``, which become the labels.
+        Nodes are numbered in the order of ``graph.nodes``.
+
+        Parameters
+        ----------
+        graph : networkx.DiGraph
+        label : str or None
+            Name of the attribute of nodes that holds their labels. A node without this attribute
+            is its own label; None makes all nodes their own labels.
+        length : str or None
+            Name of the attribute of edges that holds their lengths, which become
+            :attr:`edge_length`. Where no edge has it, the tree has no lengths. Give None if the
+            weights of your graph are something else, such as counts or probabilities.
+
+        See Also
+        --------
+        gmtree.to_networkx : the way back.
+
+        Examples
+        --------
+        >>> import networkx, gmtree as gm
+        >>> graph = networkx.DiGraph()
+        >>> graph.add_weighted_edges_from([("feline", "cat", 1.0), ("feline", "lion", 2.0)])
+        >>> tree = gm.Tree.from_networkx(graph)
+        >>> tree.labels.tolist(), tree.edge_length.tolist()
+        (['feline', 'cat', 'lion'], [0.0, 1.0, 2.0])
         """
-        own, labels = edges.from_networkx(graph)
-        return cls._build("graph", own, labels=labels)
+        own, labels, lengths = edges.from_networkx(graph, label, length)
+        return cls._build("graph", own, labels=labels)._with_lengths(lengths)
 
     @classmethod
     def _build(cls, argument: str, parent: np.ndarray, *, labels: Any = None) -> Tree:

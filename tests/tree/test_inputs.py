@@ -517,6 +517,34 @@ def test_networkx_that_is_no_tree():
     assert gm.Tree.from_networkx(graph).n == 1
 
 
+@pytest.mark.parametrize("kind", [nx.DiGraph, nx.MultiDiGraph])
+def test_networkx_with_attributes(kind):
+    graph = kind([("r", "a", {"weight": 2, "km": 5.5}), ("r", "b", {"km": "7"})])
+    graph.nodes["a"].update(label="A", name="Anna")
+    tree = gm.Tree.from_networkx(graph)
+    assert tree.labels.tolist() == ["r", "A", "b"]
+    np.testing.assert_array_equal(tree.edge_length, [0, 2, np.nan])
+    tree = gm.Tree.from_networkx(graph, label="name", length="km")
+    assert tree.labels.tolist() == ["r", "Anna", "b"]
+    assert tree.edge_length.tolist() == [0, 5.5, 7]
+    tree = gm.Tree.from_networkx(graph, label=None, length=None)
+    assert tree.labels.tolist() == ["r", "a", "b"]
+    assert tree.edge_length is None
+
+
+def test_networkx_with_wrong_attributes():
+    graph = nx.DiGraph([(0, 1, {"weight": "heavy"})])
+    with pytest.raises(ValueError, match=r"'length' must .* holds numbers; 'weight' is 'heavy' at"):
+        gm.Tree.from_networkx(graph)
+    assert gm.Tree.from_networkx(graph, length=None).edge_length is None
+    for wrong in ("label", "length"):
+        with pytest.raises(TypeError, match=f"'{wrong}' must be the name of an attribute or None"):
+            gm.Tree.from_networkx(graph, **{wrong: 3})
+    graph.nodes[1]["label"] = []
+    with pytest.raises(TypeError, match="'label' must hold hashable labels; row 1"):
+        gm.Tree.from_networkx(graph, length=None)
+
+
 # --------------------------------------------------------------------------- numbering of labels
 
 

@@ -48,6 +48,49 @@ def test_repeated_labels_become_attributes():
     assert [graph.nodes[i]["label"] for i in graph] == tree.labels.tolist()
 
 
+def test_one_node_without_a_name():
+    tree = gm.Tree.from_newick("((cat:1,lion:2)feline:3,dog:7);")
+    graph = gm.to_networkx(tree)
+    assert list(graph.nodes(data="label")) == list(enumerate(tree.labels.tolist()))
+    assert nx.dijkstra_path_length(graph.to_undirected(), 2, 4) == 11
+    named = gm.to_networkx(gm.Tree.from_newick("((cat:1,lion:2)feline:3,dog:7)mammal;"))
+    assert list(named) == ["mammal", "feline", "cat", "lion", "dog"]
+
+
+@given(trees(), st.data())
+def test_round_trip_keeps_lengths_and_any_labels(tree, data):
+    """Also where labels are repeated or missing, and where lengths are."""
+
+    def drawn(some):
+        return data.draw(st.lists(some, min_size=tree.n, max_size=tree.n))
+
+    lengths = drawn(st.none() | st.floats(allow_nan=False))
+    names = drawn(st.none() | st.sampled_from("ab") | st.text(max_size=3))
+    made = gm.Tree.from_objects(
+        tree.root, tree.children, label=names.__getitem__, length=lengths.__getitem__
+    )
+    back = gm.Tree.from_networkx(gm.to_networkx(made))
+    np.testing.assert_array_equal(back.parent, made.parent)
+    if made.labels is None:
+        assert back.labels.tolist() == list(range(tree.n))
+    else:
+        assert back == made
+    expected = made.edge_length.copy()
+    expected[made.root] = np.nan
+    if np.isnan(expected).all():
+        assert back.edge_length is None
+    else:
+        expected[made.root] = 0
+        np.testing.assert_array_equal(back.edge_length, expected)
+
+
+@pytest.mark.parametrize("unit", ["D", "s", "ns"])
+def test_round_trip_keeps_times(unit):
+    tree = gm.Tree.from_parents([-1, 0, 0], labels=np.array([0, 1, 2], f"M8[{unit}]"))
+    back = gm.Tree.from_networkx(gm.to_networkx(tree))
+    assert [back.node(time) for time in tree.labels] == [0, 1, 2]
+
+
 def test_without_networkx_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "networkx", None)
     with pytest.raises(ImportError, match=r"pip install 'gmtree\[graph\]'"):
