@@ -17,6 +17,7 @@ from gmtree.tree import order as canonical_order
 from gmtree.tree.arrays import TreeArrays
 from gmtree.tree.conversions import TreeConversions
 from gmtree.tree.kinship import TreeKinship
+from gmtree.tree.lookup import PathIndex
 
 
 class Tree(TreeConversions, TreeKinship, TreeArrays):
@@ -435,7 +436,9 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
         """Number of the node with this label, or with this path of labels (a tuple).
 
         A path starts at the root, or just below it if there is no such path from the root; so
-        ``tree.node(tree.path(i))`` is i, even where a node has the label of the root above it.
+        ``tree.node(tree.path(i))`` is i, even where a node has the label of the root above it, as
+        long as no other node has the same path. That may happen where siblings share a label, as
+        they can in Newick text, or have none; such nodes are known by their numbers only.
         A label that several nodes share, as can happen in a tree made from levels, needs a path.
         Dates and times may be asked for as numpy, pandas or Python writes them.
 
@@ -450,7 +453,7 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
             check.fail("label", "cannot be looked up: this tree was made without labels.")
         index = self._cache.get("label_index")
         if index is None:
-            index = self._cache["label_index"] = distinct.LabelIndex(self._labels, self._parent)
+            index = self._cache["label_index"] = PathIndex(self._labels, self._parent)
         return index.node("label", label)
 
     # ------------------------------------------------------------------ other numberings

@@ -6,8 +6,9 @@ import datetime as dt
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from trees import trees
 
 import gmtree as gm
 from gmtree.labels import distinct
@@ -34,6 +35,32 @@ def test_a_path_that_does_not_exist_is_refused(path):
     tree = gm.Tree.from_levels(["total", "b"], ["total", "x"])
     with pytest.raises(ValueError, match="Argument 'label' must be a label of this tree"):
         tree.node(path)
+
+
+@given(trees(max_n=12), st.data())
+def test_a_path_finds_its_node_where_no_other_has_it(tree, data):
+    labels = data.draw(st.lists(st.sampled_from([None, "a", "b"]), min_size=tree.n))
+    tree = gm.Tree.from_objects(tree.root, tree.children, label=labels.__getitem__)
+    assume(tree.labels is not None)
+    paths = [tree.path(i) for i in range(tree.n)]
+    for i, path in enumerate(paths):
+        if paths.count(path) == 1:
+            assert tree.node(path) == i
+        else:
+            with pytest.raises(ValueError, match="have the same path"):
+                tree.node(path)
+
+
+def test_siblings_of_one_label_are_told_apart_by_numbers_only():
+    tree = gm.Tree.from_newick("(a:1,a:2);")
+    message = "'label' must name one node; nodes 1, 2 have the same path, .* use the number"
+    for path in (("a",), (None, "a")):
+        with pytest.raises(ValueError, match=message):
+            tree.node(path)
+    # Below such siblings, a path may still lead to one node.
+    tree = gm.Tree.from_newick("((x,y)a,(z)a);")
+    assert tree.node(("a", "x")) == 2
+    assert tree.node((None, "a", "z")) == 5
 
 
 @pytest.mark.parametrize("unit", ["D", "s", "us", "ns"])
