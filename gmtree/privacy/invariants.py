@@ -95,8 +95,11 @@ def _mark(tree: Tree, item: Any, chosen: np.ndarray) -> str:
     else:
         try:
             i = tree.node(item)
-        except (TypeError, ValueError):
-            check.fail("invariants", f"must name nodes or levels of the tree, not {item!r}.")
+        except (TypeError, ValueError) as error:
+            why = str(error).removeprefix("Argument 'label' ")
+            check.fail(
+                "invariants", f"must name nodes or levels of the tree, not {item!r}: a label {why}"
+            )
     chosen[i] = True
     return _node_name(tree, i)
 

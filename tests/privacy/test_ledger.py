@@ -403,6 +403,20 @@ def test_invariants_get_no_noise_and_are_named():
         assert f"{name}: published exactly" in str(ledger)
 
 
+@pytest.mark.parametrize(
+    ("text", "item", "why"),
+    [
+        ("((Nord,x)a,(Nord,y)b);", "Nord", "several are called 'Nord': give a path"),
+        ("((Nord,Nord)a,(y)b);", ("a", "Nord"), "nodes 2, 3 have the same path"),
+        ("((Nord,x)a,(y)b);", "Sud", "must be a label of this tree"),
+    ],
+)
+def test_invariants_that_name_no_node_or_several(text, item, why):
+    tree = gm.Tree.from_newick(text)
+    with pytest.raises(ValueError, match=f"'invariants' must name nodes or levels .*{why}"):
+        allocate(tree, epsilon=1, invariants=[item])
+
+
 def test_nodes_without_noise_free_budget_for_the_others():
     """Whichever leaf a record has, one node of its path is exact."""
     tree = gm.Tree.from_parents([-1, 0, 0, 0, 1, 1, 2, 2, 3, 3])
