@@ -12,7 +12,7 @@ A map of everything, by who needs it; ``help(gm.Tree)`` and so on say more.
 
 Everyone:
 
-    Tree                    a rooted tree from parents, edges, columns, Newick, linkages, ...
+    Tree                    a rooted tree: from_parents, from_levels, from_newick, to_newick, ...
     shapes                  trees of a given shape: complete, chain, star, calendars, random
     plot                    pictures of trees, errors and releases (needs matplotlib)
     IntegerOverflowError    what is raised where a sum does not fit into 64 bits
@@ -32,7 +32,7 @@ For matrices and recursions:
     tree_from_adjacency     the tree of an adjacency matrix
     tree_from_laplacian     the tree of a Laplacian
     tree_from_distances     the tree of a distance matrix
-    to_networkx             a tree as a graph of networkx
+    to_networkx             a tree as a graph of networkx; Tree.from_networkx leads back
     householder             one step of the "LO" QR decomposition
     lo_qr                   the whole of it
 
@@ -48,22 +48,22 @@ For frames of pandas, polars and pyarrow:
 
     reconcile_frame         make the values of a frame add up
     release_frame           publish the counts of a frame with differential privacy
-    frames                  the module of both, with what they return
+    frames                  the module of both; Tree.values reads measurements at any nodes
 
 For forecasters, and past one machine:
 
-    forecast                forecasts that add up, frame to frame or in hierarchicalforecast
+    forecast                forecasts that add up, temporal and crossed ones too, frame to frame
     dask                    consistent values and releases past one machine, on Dask
 
 For privacy:
 
     release                 counts into consistent values with differential privacy, and a ledger
-    Release                 what it returns; it can be saved, loaded, processed again and drawn
+    Release                 what it returns: values, plan (errors by level), bootstrap, save, ...
     release_tables          the same for a table at each leaf, of which marginals are measured
     TableRelease            what it returns
     plan                    the errors of a release before any data are looked at
     optimal_shares          how to divide the budget among the levels
-    privacy                 exact noise, ledgers, accounts, conversions; seeded noise for tests
+    privacy                 exact noise, load_ledger, accounts, conversions; noise for tests
 
 For the paper and its experiments:
 

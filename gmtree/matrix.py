@@ -203,6 +203,11 @@ class GenerationMatrix(TreeMatrix):
         Threads that share a sweep over a large tree; by default the cores at hand. Results
         do not depend on it.
 
+    Attributes
+    ----------
+    tree : Tree
+        The tree that the matrix belongs to.
+
     Notes
     -----
     ``G.solve(v)`` sends values down, ``z_i = (v_i + e_i z_parent) / w_i``, and

@@ -24,9 +24,9 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
     """A rooted tree of any shape, in the caller's own numbering.
 
     Build one with :meth:`from_parents`, :meth:`from_edges`, :meth:`from_levels`,
-    :meth:`from_linkage`, :meth:`from_newick`, :meth:`from_objects`, :meth:`from_networkx` or with
-    :mod:`gmtree.shapes`. A tree never changes: its arrays are read-only and may be shared between
-    threads.
+    :meth:`from_records`, :meth:`from_linkage`, :meth:`from_newick`, :meth:`from_objects`,
+    :meth:`from_networkx`, :meth:`from_summing_matrix` or with :mod:`gmtree.shapes`. A tree never
+    changes: its arrays are read-only and may be shared between threads.
 
     Inside, nodes are kept in *canonical order*: by descending height, ties by the position of
     the parent, then by number. Sweeps in that order stream through memory. Everything you pass

@@ -224,6 +224,17 @@ def test_node_refuses():
             tree.node(label)
 
 
+@pytest.mark.parametrize("name", [x for x in dir(gm.Tree) if x.startswith("from_")])
+def test_help_names_every_constructor(name):
+    assert f":meth:`{name}`" in gm.Tree.__doc__ or name == "from_positions"
+
+
+def test_the_map_leads_to_what_is_no_public_name_of_its_own():
+    names = ["from_networkx", "to_newick", "Tree.values", "bootstrap", "plan (", "load_ledger"]
+    for name in [*names, "temporal", "crossed"]:
+        assert name in gm.__doc__
+
+
 def test_labels_are_copied():
     labels = np.array(["a", "b"], object)
     tree = gm.Tree.from_parents([-1, 0], labels=labels)
