@@ -11,7 +11,7 @@ import numpy as np
 from gmtree._kernels.labels import factorize as factorize_by_hash
 from gmtree._kernels.labels import hash_texts
 from gmtree._kernels.order import first_repeat
-from gmtree._validate import array, fail, fail_type, index_dtype, shown
+from gmtree._validate import array, fail, fail_type, index_dtype, shown, some
 
 # Numpy keeps all texts of an array in the space of the longest, four bytes for each character.
 LONGEST_TEXT = 32
@@ -335,19 +335,28 @@ class LabelIndex:
     def __init__(self, labels: np.ndarray, parent: np.ndarray) -> None:
         self._node: dict[Any, int] = {}  # -1: several nodes have this label
         self._child: dict[tuple[int, Any], int] = {}
+        self._twins: dict[tuple[int, Any], list[int]] = {}  # further siblings with the same label
         for i, (label, above) in enumerate(zip(as_objects(labels), parent.tolist(), strict=True)):
             self._node[label] = -1 if label in self._node else i
-            self._child[above, label] = i
+            if self._child.setdefault((above, label), i) != i:
+                self._twins.setdefault((above, label), []).append(i)
+        self._root = int(np.argmin(parent))  # its parent is -1
         self._moments: dict[tuple[str, int], Any] | None = None
 
     def node(self, argument: str, label: Any) -> int:
         """The one node with this label, or at this path of labels."""
         try:
             i = self._node.get(self._spelling(label))
-            if i is None and isinstance(label, tuple):
-                i = self._at_path(label)
+            found = self._at_path(label) if i is None and isinstance(label, tuple) else []
         except TypeError:
             fail_type(argument, f"must be hashable, not {label!r}.")
+        if len(found) > 1:
+            fail(
+                argument,
+                f"must name one node; nodes {some(found)} have the same path, since siblings share "
+                "a label or have none: use the number of the node you mean.",
+            )
+        i = found[0] if found else i
         if i is None:
             fail(argument, f"must be a label of this tree, not {label!r}.")
         if i < 0:
@@ -357,22 +366,23 @@ class LabelIndex:
             )
         return i
 
-    def _at_path(self, path: tuple[Any, ...]) -> int | None:
-        """The node at a path from the root or, if there is none, from just below the root."""
+    def _at_path(self, path: tuple[Any, ...]) -> list[int]:
+        """The nodes at a path from the root or, if there are none, from just below the root."""
         if not path:
-            return None
+            return []
         steps = [self._spelling(step) for step in path]
-        root = self._child.get((-1, steps[0]))
-        found = None if root is None else self._down(root, steps[1:])
-        if found is None:
-            root = next(i for (above, _), i in self._child.items() if above < 0)
-            found = self._down(root, steps)
+        return self._down(-1, steps) or self._down(self._root, steps)
+
+    def _down(self, i: int, steps: list[Any]) -> list[int]:
+        found = [i]
+        for step in steps:
+            found = [child for above in found for child in self._called(above, step)]
         return found
 
-    def _down(self, i: int | None, steps: list[Any]) -> int | None:
-        for step in steps:
-            i = self._child.get((i, step)) if i is not None else None
-        return i
+    def _called(self, above: int, label: Any) -> list[int]:
+        """The children of a node that have this label."""
+        first = self._child.get((above, label))
+        return [] if first is None else [first, *self._twins.get((above, label), ())]
 
     def _spelling(self, label: Any) -> Any:
         """The label as this tree has it, where times may be written in several ways."""

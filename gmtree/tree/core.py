@@ -17,7 +17,6 @@ from gmtree.tree import order as canonical_order
 from gmtree.tree.arrays import TreeArrays
 from gmtree.tree.conversions import TreeConversions
 from gmtree.tree.kinship import TreeKinship
-from gmtree.tree.lookup import PathIndex
 
 
 class Tree(TreeConversions, TreeKinship, TreeArrays):
@@ -453,7 +452,7 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
             check.fail("label", "cannot be looked up: this tree was made without labels.")
         index = self._cache.get("label_index")
         if index is None:
-            index = self._cache["label_index"] = PathIndex(self._labels, self._parent)
+            index = self._cache["label_index"] = distinct.LabelIndex(self._labels, self._parent)
         return index.node("label", label)
 
     # ------------------------------------------------------------------ other numberings
