@@ -610,8 +610,8 @@ def test_what_else_is_published_is_stated():
     assert default.max_count == 2**50 // 3 // 4
     assert f"Counts of leaves are cut off at 0 and at {default.max_count:,}" in str(default)
     assert allocate(tree, epsilon=1, neighbors="change_one").ledger.max_count is None
-    deep = allocate(gm.shapes.caterpillar(10**6), epsilon=1).ledger
-    assert "Counts of leaves are cut off at 0 and at 4,503;" in str(deep)
+    deep = allocate(gm.shapes.caterpillar(10**5), epsilon=1).ledger
+    assert "Counts of leaves are cut off at 0 and at 450,350;" in str(deep)
     ledger = allocate(tree, epsilon=1, outside=[privacy.LEAVES_FROM_RECORDS]).ledger
     assert f"Outside the guarantee:\n  - {privacy.LEAVES_FROM_RECORDS}" in str(ledger)
     assert "looking at the data, but for what is listed as outside." in str(ledger)
