@@ -143,8 +143,8 @@ def solve(
     _refuse_overlap(levels, names, by, variance)
     coded, level_names, kind = read_levels((frame,), levels)
     refuse_empty(coded, level_names)
-    is_given = tree is not None
-    if not is_given:
+    is_made_of_rows = tree is None
+    if is_made_of_rows:
         made = build_tree(coded, level_names, kind)
         refuse_total(made, coded, level_names)
         tree, node = Tree._from_level_tree(made), made.node
@@ -153,16 +153,11 @@ def solve(
         node = locate(tree, "levels", list(zip(level_names, coded, strict=True)))
     group, first = _groups(frame, by, node.size)
     groups, columns = first.size, len(names)
-
-    def in_group(k: int) -> str:
-        """Where, for a message: the entries of a group in the columns `by`."""
-        entries = (encode(name, take_column("by", frame, name)).label(first[k]) for name in by)
-        told = (f"{name} {check.shown(x)}" for name, x in zip(by, entries, strict=True))
-        return f" in the group {', '.join(told)}" if by else ""
-
     present = _rows_of(node, group, tree.n, groups, coded, by_option)
-    if not is_given:
-        _refuse_missing_leaves(tree, present.reshape(tree.n, groups), in_group)
+    if is_made_of_rows:
+        _refuse_missing_leaves(
+            tree, present.reshape(tree.n, groups), lambda k: _in_group(frame, by, first[k])
+        )
     # One right-hand side for each column of values in each group.
     side = [group * columns + k for k in range(columns)]
     noisy = np.full((tree.n, groups * columns), np.nan)
@@ -171,11 +166,14 @@ def solve(
         _refuse_infinite(name, x, coded)
         noisy[node, side[k]] = x
     s = _variances(frame, tree, variance, node, side, noisy)
-    options: Any = {"nonnegative": nonnegative, "integer": integer}
-    try:
-        x = _project(tree, s, noisy, threads, lambda j: in_group(j // columns), options)
-    except ValueError as error:  # 'noisy' is what others call these values
-        raise ValueError(str(error).replace("Argument 'noisy'", "Argument 'value'")) from None
+    x = _project(
+        tree,
+        s,
+        noisy,
+        threads,
+        lambda j: _in_group(frame, by, first[j // columns]),
+        {"nonnegative": nonnegative, "integer": integer},
+    )
     where, of = np.divmod(np.flatnonzero(~present), groups)
     return Solved(
         tree,
@@ -225,6 +223,13 @@ def _groups(frame: Any, by: list[str], rows: int) -> tuple[np.ndarray, np.ndarra
     first = np.empty(int(group.max()) + 1, np.int64)
     first[group[::-1]] = np.arange(rows - 1, -1, -1)
     return group, first
+
+
+def _in_group(frame: Any, by: list[str], row: int) -> str:
+    """Where, for a message: the entries of a row in the columns `by`."""
+    entries = (encode(name, take_column("by", frame, name)).label(row) for name in by)
+    told = [f"{name} {check.shown(x)}" for name, x in zip(by, entries, strict=True)]
+    return f" in the group {', '.join(told)}" if told else ""
 
 
 def _rows_of(
@@ -306,20 +311,31 @@ def _project(
     ``where(j)`` tells of which group the right-hand side j is.
     """
     if s is None:
-        return Consistency(tree, None, threads).project(noisy, **options)
+        return _solution(Consistency(tree, None, threads), noisy, options)
     if s.shape[1] == 1:
-        return _determined(tree, s[:, 0], threads, where(0)).project(noisy, **options)
+        return _solution(_determined(tree, s[:, 0], threads, where, 0), noisy, options)
     together: dict[bytes, list[int]] = {}
     for j in range(s.shape[1]):
         together.setdefault(s[:, j].tobytes(), []).append(j)
     out = np.empty(noisy.shape, np.int64 if options["integer"] else np.float64)
     for same in together.values():
-        post = _determined(tree, s[:, same[0]], threads, where(same[0]))
-        out[:, same] = post.project(noisy[:, same], **options)
+        post = _determined(tree, s[:, same[0]], threads, where, same[0])
+        out[:, same] = _solution(post, noisy[:, same], options)
     return out
 
 
-def _determined(tree: Tree, variance: np.ndarray, threads: int | None, where: str) -> Consistency:
+def _solution(post: Consistency, noisy: np.ndarray, options: Mapping[str, Any]) -> np.ndarray:
+    """Stage 2; errors call the values by the name that they have here."""
+    try:
+        return post.project(noisy, **options)
+    except ValueError as error:
+        message = str(error).replace("Argument 'noisy'", "Argument 'value'")
+        raise type(error)(message) from None
+
+
+def _determined(
+    tree: Tree, variance: np.ndarray, threads: int | None, where: Callable[[int], str], side: int
+) -> Consistency:
     """Stage 1; a node whose value only an even split would tell is refused."""
     post = Consistency(tree, np.ascontiguousarray(variance), threads)
     if np.isinf(variance).any():
@@ -328,7 +344,7 @@ def _determined(tree: Tree, variance: np.ndarray, threads: int | None, where: st
             check.fail(
                 "value",
                 f"must determine every node; {named_node(tree, int(loose[0]))} has no value"
-                f"{where}, and none follows from the others.",
+                f"{where(side)}, and none follows from the others.",
             )
     return post
 
