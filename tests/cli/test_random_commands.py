@@ -1,6 +1,6 @@
 """Random files and options: the command line answers or refuses, and never stumbles.
 
-A quarter of a minute of them as part of the tests; ``GMTREE_FUZZ_SECONDS`` sets another time.
+Ten seconds of them as part of the tests; ``GMTREE_FUZZ_SECONDS`` sets another time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from limited import at_most
 import gmtree as gm
 from gmtree import cli
 
-SECONDS = float(os.environ.get("GMTREE_FUZZ_SECONDS", "15"))
+SECONDS = float(os.environ.get("GMTREE_FUZZ_SECONDS", "10"))
 # No command here has much to do; the first of a kind may have to be compiled.
 SECONDS_PER_COMMAND = 120
 

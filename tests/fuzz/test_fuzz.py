@@ -3,7 +3,7 @@
 For each function there are good arguments, and a pool of wrong ones takes the place of each of them
 in turn. No other exception than ValueError and TypeError may come out (and OSError where a file is
 asked for), and no argument may be changed. Then several arguments are drawn at once, for about
-``GMTREE_FUZZ_SECONDS`` (default 15), beginning with ``GMTREE_FUZZ_SEED`` (default 0).
+``GMTREE_FUZZ_SECONDS`` (default 10), beginning with ``GMTREE_FUZZ_SEED`` (default 0).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from surface import MODULES, public_attributes, public_names
 
 import gmtree as gm
 
-SECONDS = float(os.environ.get("GMTREE_FUZZ_SECONDS", "15"))
+SECONDS = float(os.environ.get("GMTREE_FUZZ_SECONDS", "10"))
 # None of these calls has much to do; the first of a kind may have to be compiled.
 SECONDS_PER_CALL = 120
 
