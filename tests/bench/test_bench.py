@@ -249,8 +249,10 @@ def test_a_slow_peer_is_timed_once(monkeypatch):
 
 @pytest.fixture(scope="module")
 def table_report() -> Report:
-    # Enough runs for the standard errors to mean something.
-    return paper_table.run(Settings(nodes=3000, repeat=20))
+    # Enough runs for the standard errors to mean something; the paper's queries would take long.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(paper_table, "RANGES", 20_000)
+        return paper_table.run(Settings(nodes=3000, repeat=20))
 
 
 def _cells(report: Report, name: str) -> dict[str, dict]:
