@@ -347,8 +347,14 @@ def test_copies(kind, how):
     np.testing.assert_array_equal(other.node_variance(), variance)
 
 
-@pytest.mark.parametrize("parent", [[-1, 0, 0, 1, 1, 2], [2, 2, -1, 2, 0, 0]])
-@pytest.mark.parametrize("variance", [None, [1, 2, 3, 4, 5, 6], [1, np.inf, 3, np.inf, np.inf, 6]])
+@pytest.mark.parametrize(
+    ("parent", "variance"),
+    [
+        ([-1, 0, 0, 1, 1, 2], None),
+        ([2, 2, -1, 2, 0, 0], [1, 2, 3, 4, 5, 6]),
+        ([2, 2, -1, 2, 0, 0], [1, np.inf, 3, np.inf, np.inf, 6]),
+    ],
+)
 def test_trees_with_64_bit_numbers(parent, variance, monkeypatch):
     """As trees of more than 2^31 nodes have them."""
     expected = everything(gm.Consistency(gm.Tree.from_parents(parent), variance))
