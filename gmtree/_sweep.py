@@ -155,6 +155,7 @@ def _started(count: int) -> Iterator[ThreadPoolExecutor | None]:
 
 
 def _can_start(pool: ThreadPoolExecutor, count: int) -> bool:
+    """Start all threads of a new pool; False if that is not possible."""
     may_go_on = threading.Event()
     try:
         for _ in range(count):  # nobody is idle yet, so that each needs a thread of its own

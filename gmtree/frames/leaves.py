@@ -31,9 +31,11 @@ def turned_round(tree: Tree) -> str:
     names = tree.level_names or ()
     size = np.bincount(tree.depth, minlength=tree.height + 1)[tree.height - len(names) + 1 :]
     for k in range(len(names) - 1):
+        if size[k + 1] >= 1.5 * size[k]:  # so it is nearly always, and labels need not be counted
+            continue
         below = level_codes(tree, k + 1).categories
         assert below is not None
-        if below.size < size[k] and size[k + 1] < 1.5 * size[k]:
+        if below.size < size[k]:
             return (
                 f"Levels go from coarse to fine. Is {names[k]!r} really coarser than "
                 f"{names[k + 1]!r}? It has {size[k]:,} nodes, with few children each, which have "

@@ -106,7 +106,8 @@ def release_frame(
     kind = kind_of("frame", frame)
     check.flag("leaves_are_public", leaves_are_public)
     check.flag("ignore_unknown", ignore_unknown)
-    coded, names, _ = read_levels((frame,), levels)
+    # That nobody has a record must not be seen from an error.
+    coded, names, _ = read_levels((frame,), levels, may_be_empty=tree is not None)
     counts = None if count is None else _counts(frame, count)
     if person is not None and count is not None:
         check.fail("person", "must be None where 'count' is given: a row must be one record.")

@@ -121,7 +121,7 @@ def from_levels(
 
 
 def read_levels(
-    columns: tuple[Any, ...], levels: Sequence[str] | None
+    columns: tuple[Any, ...], levels: Sequence[str] | None, *, may_be_empty: bool = False
 ) -> tuple[list[Codes], list[str], str | None]:
     """Columns as codes, the names of the levels, and the library that they came from."""
     names = None if levels is None else listed_names("levels", levels)
@@ -154,7 +154,7 @@ def read_levels(
         rows = coded[0].codes.size
         if c.codes.size != rows:
             fail(name, f"must have as many rows as {texts[0]!r} ({rows}), not {c.codes.size}.")
-    if coded[0].codes.size == 0:
+    if coded[0].codes.size == 0 and not may_be_empty:
         fail(texts[0], "must not be empty: a tree has at least one node.")
     return coded, texts, kind
 

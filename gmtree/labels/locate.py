@@ -154,7 +154,7 @@ def _find(
 
 
 def different_kinds(theirs: Sequence[Codes], coded: Sequence[Codes], owner: str = "tree") -> str:
-    """What to tell where the tree has texts such as '35' and a column has numbers, or turned round.
+    """What to tell where a tree has texts such as '35' and a column numbers, or the reverse.
 
     The kind of a column is no secret, even where its labels are.
     """

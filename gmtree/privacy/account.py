@@ -287,7 +287,18 @@ class Account:
         return after.entries[-1]
 
     def check(self, tree: Tree, allocation: Allocation) -> None:
-        """Refuse what :meth:`charge` would refuse now, and charge nothing."""
+        """Raise what :meth:`charge` would raise now, and charge nothing.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> from gmtree import privacy
+        >>> tree = gm.shapes.star(4)
+        >>> privacy.Account(epsilon=1).check(tree, privacy.allocate(tree, epsilon=2))
+        Traceback (most recent call last):
+            ...
+        ValueError: Argument 'account' must have 2 left in epsilon; it has 1 of 1.
+        """
         _with(self._state(), self._draft(tree, allocation, ""))
 
     def _draft(self, tree: Tree, allocation: Allocation, what: str) -> Entry:

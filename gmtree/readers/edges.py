@@ -140,10 +140,12 @@ def _labels_of_graph(graph: Any, label: str | None) -> np.ndarray:
 
 def _length_of_edge(parent: Any, child: Any, value: Any, length: str | None) -> float:
     try:
-        return float(value)
+        if value is not np.ma.masked:
+            return float(value)
     except (TypeError, ValueError, OverflowError):
-        fail(
-            "length",
-            f"must be the name of an attribute that holds numbers; {length!r} is {value!r} at the "
-            f"edge from {parent!r} to {child!r}. Give None to read no lengths.",
-        )
+        pass
+    fail(
+        "length",
+        f"must be the name of an attribute that holds numbers; {length!r} is {value!r} at the "
+        f"edge from {parent!r} to {child!r}. Give None to read no lengths.",
+    )

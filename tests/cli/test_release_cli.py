@@ -116,6 +116,14 @@ def test_public_tree(folder, capsys, noiseless):
     assert values(folder / "b.csv") == found
 
 
+@pytest.mark.parametrize("options", [("--count", "people"), (), ("--person", "people")])
+def test_a_table_without_rows_is_released_like_any_other(folder, options):
+    """That nobody has a record must not be seen from an error."""
+    (folder / "people.csv").write_text(HEAD)
+    assert release("--tree", "leaves.csv", *options) == 0
+    assert len(rows(folder / "out.csv")) == 8
+
+
 def test_options_reach_the_release(folder, capsys):
     options = ("--count", "people", "--neighbors", "change_one", "--max-contributions", "2")
     assert release(*options, "--shares", "1,2,1", out="out.npz") == 0

@@ -257,6 +257,19 @@ def test_the_order_of_rows_does_not_show_in_a_public_tree(seed):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "options", [{}, {"count": "n"}, {"person": "who"}, {"ignore_unknown": True}], ids=str
+)
+def test_that_nobody_has_a_record_is_not_seen_from_an_error(kind, options):
+    """Data with one record are neighbours of data with none."""
+    leaves = pd.DataFrame({"state": ["NY", "VT"], "county": ["a", "b"]})
+    frame = MAKE[kind]({"state": ["NY"], "county": ["a"], "n": [1], "who": ["x"]})
+    nobody = frame.iloc[:0] if kind == "pandas" else frame.slice(0, 0)
+    r = gm.release_frame(nobody, LEVELS, tree=leaves, epsilon=1, **options)
+    assert r.tree.n_leaves == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_release_frame_refuses_misaligned_rows_without_telling_labels(kind):
     make, public = MAKE[kind], MAKE[kind](LEAVES)
     with pytest.raises(ValueError, match="'tree' must list the leaves"):

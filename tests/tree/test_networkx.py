@@ -172,3 +172,11 @@ def test_cophenetic_distances_of_a_linkage(m, seed):
     leaves = np.arange(m)
     ours = merged_at[tree.lca(leaves[:, None], leaves)]
     np.testing.assert_allclose(ours, squareform(hierarchy.cophenet(Z)))
+
+
+def test_masked_lengths_are_refused():
+    graph = nx.DiGraph()
+    graph.add_edge("r", "a", weight=np.ma.masked)
+    with pytest.raises(ValueError, match=r"holds numbers; 'weight' is .* from 'r' to 'a'"):
+        gm.Tree.from_networkx(graph)
+    assert gm.Tree.from_networkx(graph, length=None).n == 2
