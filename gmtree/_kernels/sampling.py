@@ -1,9 +1,8 @@
 """Draws of integer noise from random words, by integers alone.
 
-Where the random words do not decide a draw, no kernel decides it either. Inversion notes the
-places of such draws in `undecided`; rejection stops before the first draw it cannot finish. The
-caller finishes them from the same words and fresh ones, so that each draw is a function of one
-endless stream of words.
+If the random words do not decide a draw, no kernel decides it either. The kernels note the
+places of such draws in `undecided`. The caller finishes them from the same words and fresh ones,
+so that each draw is a function of one endless stream of words.
 """
 
 import numpy as np
@@ -12,12 +11,6 @@ from gmtree._kernels._jit import helper, kernel
 
 ONE = np.uint64(1)
 ZERO = np.uint64(0)
-WORD = np.uint64(64)
-# Rejection leaves numbers of 63 bits and more to the caller, so that no sum overflows.
-LIMIT = np.uint64(1 << 63)
-
-
-# --------------------------------------------------------------------------- inversion
 
 
 @helper
@@ -95,117 +88,3 @@ def invert_cells(words, word_bits, floors, guide, shift, cell_bits, chance, out,
             count += ONE
         out[i] = _signed(magnitude, sign)
     return count
-
-
-# --------------------------------------------------------------------------- rejection
-#
-# `at[0]` is the place of the next word. A function that cannot go on, because no words are left or
-# a number would exceed 63 bits, sets it past the end, and all loops stop.
-
-
-@helper
-def _stop(words, at):
-    at[0] = np.uint64(words.size) + ONE
-
-
-@helper
-def _stopped(words, at):
-    return at[0] > np.uint64(words.size)
-
-
-@helper
-def _below(words, at, n):
-    """A uniform integer below n >= 1, for n up to 2^63."""
-    bits = ZERO
-    while (n - ONE) >> bits:
-        bits += ONE
-    if bits == ZERO:
-        return ZERO
-    while at[0] < np.uint64(words.size):
-        x = words[at[0]] >> (WORD - bits)
-        at[0] += ONE
-        if x < n:
-            return x
-    _stop(words, at)
-    return ZERO
-
-
-@helper
-def _bernoulli_exp(words, at, a, b):
-    """True with probability exp(-a / b), for 0 <= a <= b.
-
-    With A_k true with probability a / (b k), the first k for which A_k is false is odd with
-    probability 1 - a/b + (a/b)^2/2! - ...
-    """
-    k, bound = ONE, b
-    while _below(words, at, bound) < a and not _stopped(words, at):
-        k += ONE
-        bound += b
-        if bound >= LIMIT:
-            _stop(words, at)
-    return (k & ONE) == ONE
-
-
-@helper
-def _laplace(words, at, t, s):
-    """P(x) ~ exp(-|x| s / t)."""
-    while not _stopped(words, at):
-        u = _below(words, at, t)
-        if not _bernoulli_exp(words, at, u, t):
-            continue
-        while _bernoulli_exp(words, at, ONE, ONE) and not _stopped(words, at):
-            u += t
-            if u >= LIMIT:
-                _stop(words, at)
-        magnitude = u // s
-        negative = _below(words, at, np.uint64(2))
-        if magnitude > ZERO or negative == ZERO:
-            return _signed(magnitude, negative)
-    return np.int64(0)
-
-
-@kernel
-def laplace_by_rejection(words, at, t, s, out, start):
-    """Fill `out` from `start` on; returns where the first unfinished draw is.
-
-    On return `at[0]` is the place of the first word of that draw.
-    """
-    for i in range(np.uint64(start), np.uint64(out.size)):
-        first = at[0]
-        out[i] = _laplace(words, at, np.uint64(t), np.uint64(s))
-        if _stopped(words, at):
-            at[0] = first
-            return i
-    return np.uint64(out.size)
-
-
-@kernel
-def gaussian_by_rejection(words, at, t, a, b, c, largest, out, start):
-    """The same for draws of scale t kept with probability exp(-(a |y| - b)^2 / c).
-
-    `largest` is the largest |y| for which the square is below 2^63.
-    """
-    for i in range(np.uint64(start), np.uint64(out.size)):
-        first = at[0]
-        kept = False
-        while not kept and not _stopped(words, at):
-            y = _laplace(words, at, np.uint64(t), ONE)
-            magnitude = np.uint64(abs(y))
-            if magnitude > np.uint64(largest):
-                _stop(words, at)
-                break
-            left, right = magnitude * np.uint64(a), np.uint64(b)
-            distance = left - right if left > right else right - left
-            square = distance * distance
-            kept = True
-            for _ in range(ZERO, square // np.uint64(c)):
-                if not _bernoulli_exp(words, at, ONE, ONE) or _stopped(words, at):
-                    kept = False
-                    break
-            if kept:
-                kept = _bernoulli_exp(words, at, square % np.uint64(c), np.uint64(c))
-            out[i] = y
-        if _stopped(words, at):
-            at[0] = first
-            return i
-    return np.uint64(out.size)

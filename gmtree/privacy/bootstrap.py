@@ -72,5 +72,5 @@ def _noise(release: Any, words: SeededWords) -> np.ndarray:
             chosen = release.tree.depth == level
             if release._exact is not None:
                 chosen &= ~release._exact
-            out[chosen] = draw(law, scale, int(np.count_nonzero(chosen)), "table", words)
+            out[chosen] = draw(law, scale, int(np.count_nonzero(chosen)), words)
     return out

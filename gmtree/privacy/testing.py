@@ -28,15 +28,13 @@ class SeededWords:
         return words.astype(dtype, copy=False)
 
 
-def seeded_discrete_laplace(
-    scale: Any, size: Any, seed: Any, *, method: str = "table"
-) -> np.ndarray:
+def seeded_discrete_laplace(scale: Any, size: Any, seed: Any) -> np.ndarray:
     """:func:`gmtree.privacy.discrete_laplace` with a seed. Not private.
 
     Parameters
     ----------
-    scale, size, method
-        As there.
+    scale, size
+        As in :func:`gmtree.privacy.discrete_laplace`.
     seed : int or numpy Generator
         What :func:`numpy.random.default_rng` accepts.
 
@@ -46,12 +44,10 @@ def seeded_discrete_laplace(
     >>> testing.seeded_discrete_laplace(8, 5, seed=1)
     array([ -5,  -6,  11, -24,   0])
     """
-    return draw("laplace", scale, size, method, SeededWords(seed))
+    return draw("laplace", scale, size, SeededWords(seed))
 
 
-def seeded_discrete_gaussian(
-    sigma: Any, size: Any, seed: Any, *, method: str = "table"
-) -> np.ndarray:
+def seeded_discrete_gaussian(sigma: Any, size: Any, seed: Any) -> np.ndarray:
     """:func:`gmtree.privacy.discrete_gaussian` with a seed. Not private.
 
     Examples
@@ -60,7 +56,7 @@ def seeded_discrete_gaussian(
     >>> testing.seeded_discrete_gaussian(8, 5, seed=1)
     array([ -5,  -6,   9, -16,   0])
     """
-    return draw("gaussian", sigma, size, method, SeededWords(seed))
+    return draw("gaussian", sigma, size, SeededWords(seed))
 
 
 def continuous_laplace(scale: Any, size: Any, seed: Any) -> np.ndarray:

@@ -18,10 +18,9 @@ from hypothesis import strategies as st
 from reference import sampling as reference
 
 from gmtree import privacy
-from gmtree._kernels import sampling as kernels
 from gmtree.privacy import testing
 from gmtree.privacy.rational import round_up, sqrt_up
-from gmtree.privacy.sampling import cumulative, inversion, noise, rejection
+from gmtree.privacy.sampling import cumulative, inversion, noise
 
 # Without compilation a draw takes a thousand times as long.
 MANY = 5000 if numba.config.DISABLE_JIT else 10**6
@@ -39,9 +38,8 @@ def magnitude_law(law: str, scale: Fraction) -> cumulative.Law:
     return cumulative.HalfGaussian(1 / (2 * scale**2), folded=True)
 
 
-def seeded(law: str, scale, size, seed, method: str = "table") -> np.ndarray:
-    function = getattr(testing, f"seeded_discrete_{law}")
-    return function(scale, size, seed, method=method)
+def seeded(law: str, scale, size, seed) -> np.ndarray:
+    return getattr(testing, f"seeded_discrete_{law}")(scale, size, seed)
 
 
 # --------------------------------------------------------------------------- enclosures
@@ -347,7 +345,8 @@ def test_ten_million_draws_fit(law, scale):
 @pytest.mark.parametrize("law", LAWS)
 def test_tables_agree_with_rejection(law, scale):
     by_table = seeded(law, scale, MANY, seed=12)
-    by_rejection = seeded(law, scale, MANY, seed=13, method="rejection")
+    draw = getattr(reference.Rejection(testing.SeededWords(13)), law)
+    by_rejection = np.array([draw(scale) for _ in range(4000)])
     assert reference.chi_square(law, float(scale), by_rejection) > FALSE_ALARM
     assert reference.chi_square_of_two(law, float(scale), by_table, by_rejection) > FALSE_ALARM
 
@@ -357,13 +356,6 @@ def test_tables_agree_with_rejection(law, scale):
 def test_unusual_scales_fit(law, scale):
     draws = seeded(law, scale, MANY // 10, seed=14)
     assert reference.chi_square(law, float(Fraction(scale)), draws) > FALSE_ALARM
-
-
-@pytest.mark.parametrize("law", LAWS)
-def test_rejection_with_large_integers_fits(law):
-    """A float's denominator is too large for 64-bit products."""
-    draws = seeded(law, 2.1, 4000, seed=15, method="rejection")
-    assert reference.chi_square(law, 2.1, draws) > FALSE_ALARM
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -379,76 +371,6 @@ def test_neighbouring_draws_are_independent(law, scale):
     assert abs(np.corrcoef(np.abs(x[:-1]), np.abs(x[1:]))[0, 1]) < 5 / MANY**0.5
 
 
-# --------------------------------------------------------------------------- rejection
-
-
-@pytest.mark.parametrize("chunk", [64, 1000])
-@pytest.mark.parametrize("scale", [Fraction(1, 3), Fraction(7, 2), Fraction(1000)], ids=str)
-@pytest.mark.parametrize("law", LAWS)
-def test_the_end_of_a_buffer_changes_nothing(law, scale, chunk, monkeypatch):
-    """Compiled, with short buffers, and with integers of any size: one function of the words."""
-    cls = rejection.LaplaceRejection if law == "laplace" else rejection.GaussianRejection
-    sampler = cls.of(scale)
-    stream = rejection.Stream(np.empty(0, np.uint64), testing.SeededWords(3))
-    expected = [sampler.draw(stream) for _ in range(300)]
-    assert seeded(law, scale, 300, 3, "rejection").tolist() == expected
-    monkeypatch.setattr(rejection, "CHUNK", chunk)
-    assert seeded(law, scale, 300, 3, "rejection").tolist() == expected
-
-
-def test_kernel_hands_over_what_passes_64_bits():
-    """A stop for size leaves the draw, from its first word, to integers of any size."""
-    sampler = rejection.GaussianRejection.of(Fraction(10))
-    words = testing.SeededWords(4).take(1 << 14, np.uint64)
-    arguments = (sampler.t, sampler.a, sampler.b, sampler.c)
-    expected, out, at = np.empty(100, np.int64), np.empty(100, np.int64), np.zeros(1, np.uint64)
-    assert kernels.gaussian_by_rejection(words, at, *arguments, 10**8, expected, 0) == 100
-    at[0], done, stops = 0, 0, 0
-    while done < 100:
-        done = int(kernels.gaussian_by_rejection(words, at, *arguments, 15, out, done))
-        if done < 100:
-            stops += 1
-            rest = words[int(at[0]) :]
-            counted = CountedWords(rest)
-            out[done] = sampler.draw(rejection.Stream(np.empty(0, np.uint64), counted))
-            at[0] += np.uint64(counted.used)
-            done += 1
-    assert stops > 0
-    assert out.tolist() == expected.tolist()
-
-
-class CountedWords:
-    def __init__(self, words: np.ndarray):
-        self.words, self.used = words, 0
-
-    def take(self, count: int, dtype) -> np.ndarray:
-        self.used += count
-        return self.words[self.used - count : self.used]
-
-
-@pytest.mark.parametrize("sigma", [2**22, 2**31, 2**40, Fraction(2**31, 3)])
-def test_large_numbers_are_left_to_integers_of_any_size(sigma, monkeypatch):
-    """With any parameter beyond 2^44 the compiled loop would overflow, or never end."""
-
-    def compiled(*arguments):
-        raise AssertionError("compiled code was asked")
-
-    monkeypatch.setattr(kernels, "gaussian_by_rejection", compiled)
-    sampler = rejection.GaussianRejection.of(Fraction(sigma))
-    assert max(sampler.t, sampler.c) > rejection.LARGEST_COMPILED
-    draws = seeded("gaussian", sigma, 5, 3, "rejection")
-    stream = rejection.Stream(np.empty(0, np.uint64), testing.SeededWords(3), block=256)
-    assert draws.tolist() == [sampler.draw(stream) for _ in range(5)]
-
-
-def test_kernel_stops_before_products_overflow():
-    words = np.zeros(100, np.uint64)
-    at, out = np.zeros(1, np.uint64), np.empty(1, np.int64)
-    # All words 0: every trial succeeds, and the bounds b k grow until they would pass 2^63.
-    assert kernels.laplace_by_rejection(words, at, 1 << 60, 1, out, 0) == 0
-    assert at[0] == 0
-
-
 # --------------------------------------------------------------------------- the public functions
 
 
@@ -460,7 +382,7 @@ def test_random_words_come_from_the_secure_source_only(monkeypatch):
     assert sum(asked) >= 4 * x.size
     assert max(asked) <= 1 << 20
     for function in (privacy.discrete_laplace, privacy.discrete_gaussian):
-        assert list(inspect.signature(function).parameters)[1:] == ["size", "method"]
+        assert list(inspect.signature(function).parameters)[1:] == ["size"]
 
 
 def test_without_openssl_the_operating_system_is_asked(monkeypatch):
@@ -472,11 +394,10 @@ def test_without_openssl_the_operating_system_is_asked(monkeypatch):
     assert sum(asked) >= 4000
 
 
-@pytest.mark.parametrize("method", ["table", "rejection"])
 @pytest.mark.parametrize("size", [0, 1, 7, (), (3, 0), (2, 3), np.int64(4)])
-def test_shape_and_type(size, method):
+def test_shape_and_type(size):
     for function in (privacy.discrete_laplace, privacy.discrete_gaussian):
-        x = function(2, size, method=method)
+        x = function(2, size)
         assert x.shape == np.empty(size).shape
         assert x.dtype == np.int64
 
@@ -518,16 +439,11 @@ def test_bad_sizes_are_refused(size, error):
         privacy.discrete_gaussian(1, size)
 
 
-def test_unknown_methods_are_refused():
-    with pytest.raises(ValueError, match="'method' must be 'table' or 'rejection', not 'fast'"):
-        privacy.discrete_laplace(1, 3, method="fast")
-
-
 def test_seeded_noise_repeats():
-    for law, method in product(LAWS, ["table", "rejection"]):
-        a, b = (seeded(law, 8, (3, 5), 1, method) for _ in range(2))
+    for law in LAWS:
+        a, b = (seeded(law, 8, (3, 5), 1) for _ in range(2))
         np.testing.assert_array_equal(a, b)
-        assert np.any(a != seeded(law, 8, (3, 5), 2, method))
+        assert np.any(a != seeded(law, 8, (3, 5), 2))
     a = testing.continuous_laplace([1.0, 100.0], (1000, 2), 1)
     np.testing.assert_array_equal(a, testing.continuous_laplace([1.0, 100.0], (1000, 2), 1))
     assert 50 < a[:, 1].std() / a[:, 0].std() < 200

@@ -145,3 +145,62 @@ class GivenWords:
             return np.array([next(self.words) for _ in range(count)], dtype)
         except StopIteration:
             raise ExhaustedError from None
+
+
+class Rejection:
+    """The samplers of Canonne, Kamath and Steinke (2020), with integers of any size.
+
+    They need nothing but uniform integers below a given integer, so they share no step with the
+    tables that they are compared with.
+    """
+
+    def __init__(self, source: Any):
+        self.source = source
+
+    def below(self, n: int) -> int:
+        """A uniform integer below n."""
+        bits = (n - 1).bit_length()
+        words = -(-bits // 64)
+        while True:
+            x = 0
+            for _ in range(words):
+                x = x << 64 | int(self.source.take(1, np.uint64)[0])
+            x >>= 64 * words - bits
+            if x < n:
+                return x
+
+    def bernoulli_exp(self, a: int, b: int) -> bool:
+        """True with probability exp(-a / b), for a, b >= 0."""
+        for _ in range(a // b):
+            if not self.bernoulli_exp_below_one(1, 1):
+                return False
+        return self.bernoulli_exp_below_one(a % b, b)
+
+    def bernoulli_exp_below_one(self, a: int, b: int) -> bool:
+        """True with probability exp(-a / b), for 0 <= a <= b."""
+        k = 1
+        while self.below(b * k) < a:
+            k += 1
+        return k % 2 == 1
+
+    def laplace(self, scale: Fraction) -> int:
+        """P(x) ~ exp(-|x| / scale)."""
+        t, s = scale.numerator, scale.denominator
+        while True:
+            u = self.below(t)
+            if not self.bernoulli_exp_below_one(u, t):
+                continue
+            while self.bernoulli_exp_below_one(1, 1):
+                u += t
+            magnitude, negative = u // s, self.below(2)
+            if magnitude or not negative:
+                return -magnitude if negative else magnitude
+
+    def gaussian(self, sigma: Fraction) -> int:
+        """Laplace noise y of scale t, kept with exp(-(|y| - sigma^2 / t)^2 / (2 sigma^2))."""
+        t = math.ceil(sigma)
+        while True:
+            y = self.laplace(Fraction(t))
+            exponent = (abs(y) - sigma**2 / t) ** 2 / (2 * sigma**2)
+            if self.bernoulli_exp(exponent.numerator, exponent.denominator):
+                return y

@@ -13,14 +13,14 @@ import numpy as np
 from gmtree import _validate as check
 from gmtree._memory import refuse_above_limit
 from gmtree.privacy.rational import positive
-from gmtree.privacy.sampling import inversion, rejection
+from gmtree.privacy.sampling import inversion
 from gmtree.privacy.sampling.words import SYSTEM, Words
 
 # Noise of this scale leaves the range of 64-bit integers with a probability below exp(-128).
 LARGEST_SCALE = 1 << 56
 
 
-def discrete_laplace(scale: Any, size: Any, *, method: str = "table") -> np.ndarray:
+def discrete_laplace(scale: Any, size: Any) -> np.ndarray:
     r"""Independent integers with P(x) proportional to ``exp(-abs(x) / scale)``.
 
     The distribution is exact: only integers are compared, and a draw that its first random bits
@@ -34,9 +34,6 @@ def discrete_laplace(scale: Any, size: Any, *, method: str = "table") -> np.ndar
         ``Fraction(1, 10)`` if that is meant.
     size : int or tuple of int
         Shape of the result.
-    method : {'table', 'rejection'}
-        Inversion of a table of certified integers, or the rejection sampler of Canonne, Kamath
-        and Steinke [1]_. Both are exact; the table is many times faster.
 
     Returns
     -------
@@ -54,11 +51,6 @@ def discrete_laplace(scale: Any, size: Any, *, method: str = "table") -> np.ndar
     that memory is used for something else. Against somebody who can measure time or read memory
     there is no guarantee.
 
-    References
-    ----------
-    .. [1] C. Canonne, G. Kamath, T. Steinke. The Discrete Gaussian for Differential Privacy.
-       NeurIPS 2020.
-
     Examples
     --------
     >>> from gmtree import privacy
@@ -66,10 +58,10 @@ def discrete_laplace(scale: Any, size: Any, *, method: str = "table") -> np.ndar
     >>> noise.shape, noise.dtype
     ((2, 3), dtype('int64'))
     """
-    return draw("laplace", scale, size, method, SYSTEM)
+    return draw("laplace", scale, size, SYSTEM)
 
 
-def discrete_gaussian(sigma: Any, size: Any, *, method: str = "table") -> np.ndarray:
+def discrete_gaussian(sigma: Any, size: Any) -> np.ndarray:
     r"""Independent integers with P(x) proportional to ``exp(-x**2 / (2 * sigma**2))``.
 
     Exact in the same sense as :func:`discrete_laplace`, whose notes apply. Noise of parameter
@@ -82,8 +74,6 @@ def discrete_gaussian(sigma: Any, size: Any, *, method: str = "table") -> np.nda
         Above 0 and at most 2^56. The variance is close to sigma^2, and never above it.
     size : int or tuple of int
         Shape of the result.
-    method : {'table', 'rejection'}
-        As in :func:`discrete_laplace`.
 
     Returns
     -------
@@ -95,24 +85,21 @@ def discrete_gaussian(sigma: Any, size: Any, *, method: str = "table") -> np.nda
     >>> privacy.discrete_gaussian(12.5, 4).dtype
     dtype('int64')
     """
-    return draw("gaussian", sigma, size, method, SYSTEM)
+    return draw("gaussian", sigma, size, SYSTEM)
 
 
-_SAMPLERS: dict[tuple[str, str], Callable[[Fraction], Any]] = {
-    ("laplace", "table"): inversion.laplace,
-    ("laplace", "rejection"): rejection.LaplaceRejection.of,
-    ("gaussian", "table"): inversion.gaussian,
-    ("gaussian", "rejection"): rejection.GaussianRejection.of,
+_SAMPLERS: dict[str, Callable[[Fraction], Any]] = {
+    "laplace": inversion.laplace,
+    "gaussian": inversion.gaussian,
 }
 
 
-def draw(law: str, scale: Any, size: Any, method: str, source: Words) -> np.ndarray:
-    """Draws of either law by either method, with words from `source`."""
+def draw(law: str, scale: Any, size: Any, source: Words) -> np.ndarray:
+    """Independent draws of the Laplace or Gaussian law, with random words from `source`."""
     parameter = noise_scale("scale" if law == "laplace" else "sigma", scale)
-    check.one_of("method", method, ("table", "rejection"))
     shape = shape_of(size)
     out = np.empty(shape, np.int64)
-    _SAMPLERS[law, method](parameter).fill(out.reshape(-1), source)
+    _SAMPLERS[law](parameter).fill(out.reshape(-1), source)
     return out
 
 
