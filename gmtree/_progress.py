@@ -55,9 +55,18 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
         if self._visible:
             self._stream.write("\r\033[K")
             self._stream.flush()
+
+    def say(self, text: str) -> None:
+        """Print a line above the bar, on a terminal or not."""
+        self._clear()
+        print(text, file=self._stream, flush=True)
+        self._draw(time.monotonic())
 
     def advance(self, amount: float = 1, label: str | None = None) -> None:
         """Add to the amount of work done, and optionally say what is done next."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -81,22 +81,29 @@ def run(settings: Settings) -> Report:
         for shape in each.shapes
         if shape in each.least
     ]
-    with Progress(len(BARS) + 1 + len(compared), "bars") as progress:
+    steps = sum(map(len, BARS.values())) + 1 + len(compared)
+    with Progress(steps, "bars") as progress:
+
+        def add(label: str, checks: Iterable[Check]) -> None:
+            """Measure, and print each figure as soon as it is known."""
+            progress.advance(0, label)
+            for check in checks:
+                if not settings.is_full_size:
+                    check = replace(check, applies=check.about_results)
+                report.checks.append(check)
+                progress.say(str(check))
+            progress.advance(1)
+
         for shape, measures in BARS.items():
             progress.advance(0, shape)
             case = Case(shape, trees.make(shape, settings.size), times)
             for measure in measures:
-                progress.advance(0, f"{shape}: {measure.__name__.replace('_', ' ')}")
-                report.checks += measure(case)
+                add(f"{shape}: {measure.__name__.replace('_', ' ')}", measure(case))
             del case  # before the next tree is made
-            progress.advance(1)
-        progress.advance(0, "import")
-        report.checks += imports(settings.times(usual=9, quick=1))
-        progress.advance(1)
+        add("import", imports(settings.times(usual=9, quick=1)))
         for comparison, shape in compared:
-            progress.advance(0, f"{comparison.peer} on {shape}")
-            report.checks += peers.compare(comparison, shape, settings).checks()
-            progress.advance(1)
+            found = peers.compare(comparison, shape, settings)
+            add(f"{comparison.peer} on {shape}", found.checks())
     if not settings.quick:
         report.notes += [
             f"{each.peer}: not installed"
@@ -104,7 +111,6 @@ def run(settings: Settings) -> Report:
             if each.least and not each.is_installed
         ]
     if not settings.is_full_size:
-        report.checks = [replace(check, applies=check.about_results) for check in report.checks]
         report.notes.append("The limits are those of the full sizes; these trees are smaller.")
     return report
 

@@ -131,6 +131,10 @@ class Check:
         limit = NOTHING if self.limit is None else f"{relation} {self.limit:.4g}"
         return [self.claim, self.measured, limit, self.verdict]
 
+    def __str__(self) -> str:
+        limit = "" if self.limit is None else f" ({self.cells()[2]}, {self.verdict})"
+        return f"{self.claim}: {self.measured:.4g}{limit}"
+
 
 CHECK_COLUMNS = [Column("check"), Column("measured", ".4g"), Column("limit"), Column("verdict")]
 

@@ -414,7 +414,7 @@ def test_stages():
 # --------------------------------------------------------------------------- bars
 
 
-def test_bars(monkeypatch):
+def test_bars(monkeypatch, capsys):
     some = [each for each in COMPARISONS if each.module in ("numpy", "no_such_module")]
     monkeypatch.setattr(bars, "COMPARISONS", [*some, _made_up("no_such_module", 1.0)])
     report = bars.run(Settings(nodes=2000, repeat=1))
@@ -443,6 +443,8 @@ def test_bars(monkeypatch):
         assert check.measured > 0 or check.about_results
         assert check.verdict == ("ok" if check.about_results else "-")
     assert "Nobody: not installed" in report.notes
+    # Each figure was printed as soon as it was known.
+    assert capsys.readouterr().err.splitlines() == [str(check) for check in report.checks]
 
 
 def test_bars_of_memory_hold_at_any_size():
@@ -568,8 +570,12 @@ def test_quick_needs_nothing_but_the_core():
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
     found = json.loads(done.stdout)
+    # Standard error has the bars, printed as they were measured, and nothing else.
+    bars_found = next(report for report in found if report["benchmark"] == "bars")
+    claims = [check["claim"] for check in bars_found["checks"]]
+    printed = zip(done.stderr.splitlines(), claims, strict=True)
+    assert all(line.startswith(claim) for line, claim in printed)
     assert [report["benchmark"] for report in found] == list(bench.BENCHMARKS)
     peers = {row["peer"]: row["tree"] for row in found[3]["tables"][0]["rows"]}
     assert peers["Higra propagate"] == "not installed"

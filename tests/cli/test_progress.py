@@ -100,3 +100,12 @@ def test_track_of_a_generator(every_step, monkeypatch):
     assert sum(track((k for k in range(4)), "adding", total=4)) == 6
     assert "adding" in stream.getvalue()
     assert " 50%" in stream.getvalue()
+
+
+def test_lines_stand_above_the_bar_and_are_also_printed_to_files(every_step):
+    for stream in (Terminal(), io.StringIO()):
+        with Progress(2, "work", stream=stream) as progress:
+            progress.say("half done")
+        lines = stream.getvalue().replace("\r\033[K", "|").split("\n")
+        assert lines[0].endswith("|half done" if stream.isatty() else "half done")
+        assert lines[1].startswith("|work") if stream.isatty() else lines[1] == ""
