@@ -32,7 +32,7 @@ BENCHMARKS = {
     "dask": ("gmtree.bench.dask", "past one machine: from Parquet to Parquet on Dask"),
     "frames": ("gmtree.bench.frames", "frames and Newick beside pandas and scikit-bio"),
     "forecast": ("gmtree.bench.forecast", "forecast reconciliation beside hierarchicalforecast"),
-    "bars": ("gmtree.bench.bars", "every limit gmtree sets itself: measured, limit, verdict"),
+    "bars": ("gmtree.bench.bars", "the limits that gmtree sets itself: measured, limit, verdict"),
 }
 DATASETS = ("census2010", "nyctaxi", "syndata")
 STDOUT = "-"

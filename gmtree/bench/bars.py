@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from gmtree._progress import Progress
-from gmtree.bench import peers, trees
-from gmtree.bench.comparisons import COMPARISONS, measurements
+from gmtree.bench import trees
+from gmtree.bench.comparisons import measurements
 from gmtree.bench.report import Check, Report
 from gmtree.bench.settings import Settings
 from gmtree.bench.timing import (
@@ -68,21 +68,10 @@ Measure = Callable[[Case], Iterator[Check]]
 
 
 def run(settings: Settings) -> Report:
-    """Measure all bars; those against peers only if these are installed.
-
-    Quick runs leave the peers to the benchmark of that name.
-    """
+    """Measure all bars; ``gmtree bench peers`` measures those beside other packages."""
     report = Report("bars", "Bars", settings.as_dict())
     times = settings.times(usual=9, quick=3)
-    compared = [
-        (each, shape)
-        for each in COMPARISONS
-        if each.is_installed and not settings.quick
-        for shape in each.shapes
-        if shape in each.least
-    ]
-    steps = sum(map(len, BARS.values())) + 1 + len(compared)
-    with Progress(steps, "bars") as progress:
+    with Progress(sum(map(len, BARS.values())) + 1, "bars") as progress:
 
         def add(label: str, checks: Iterable[Check]) -> None:
             """Measure, and print each figure as soon as it is known."""
@@ -101,15 +90,6 @@ def run(settings: Settings) -> Report:
                 add(f"{shape}: {measure.__name__.replace('_', ' ')}", measure(case))
             del case  # before the next tree is made
         add("import", imports(settings.times(usual=9, quick=1)))
-        for comparison, shape in compared:
-            found = peers.compare(comparison, shape, settings)
-            add(f"{comparison.peer} on {shape}", found.checks())
-    if not settings.quick:
-        report.notes += [
-            f"{each.peer}: not installed"
-            for each in COMPARISONS
-            if each.least and not each.is_installed
-        ]
     if not settings.is_full_size:
         report.notes.append("The limits are those of the full sizes; these trees are smaller.")
     return report

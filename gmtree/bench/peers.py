@@ -44,6 +44,7 @@ def run(settings: Settings) -> Report:
             if comparison.is_installed:
                 outcome = compare(comparison, shape, settings)
                 table.rows.append(outcome.row())
+                progress.say(str(outcome))
                 worst = max(worst, outcome.difference / comparison.tolerance)
                 if settings.is_full_size:
                     report.checks += outcome.checks()
@@ -89,6 +90,12 @@ class Outcome(NamedTuple):
         times = [seconds and 1e3 * seconds for seconds in (self.ours, self.theirs)]
         task, peer = self.comparison.task, self.comparison.peer
         return [task, peer, self.shape, self.nodes, *times, self.factor, self.difference]
+
+    def __str__(self) -> str:
+        found = (
+            "another result than" if self.factor is None else f"{self.factor:.3g} times as fast as"
+        )
+        return f"{self.comparison.task}, {self.shape}: {found} {self.comparison.peer}"
 
     def checks(self) -> list[Check]:
         """Whether we are as fast as promised; nothing if no promise was made."""

@@ -414,9 +414,7 @@ def test_stages():
 # --------------------------------------------------------------------------- bars
 
 
-def test_bars(monkeypatch, capsys):
-    some = [each for each in COMPARISONS if each.module in ("numpy", "no_such_module")]
-    monkeypatch.setattr(bars, "COMPARISONS", [*some, _made_up("no_such_module", 1.0)])
+def test_bars(capsys):
     report = bars.run(Settings(nodes=2000, repeat=1))
     assert report.is_right
     claims = [check.claim for check in report.checks]
@@ -435,14 +433,12 @@ def test_bars(monkeypatch, capsys):
         "binary: project with a variance per node, copies",
         "census: non-negative project of gamma counts, of project with one thread",
         "import gmtree, of import numba",
-        "consistency, star: times faster than numpy, level by level",
     ):
         assert text in claims
     # Nothing is said about speed on trees this small.
     for check in report.checks:
         assert check.measured > 0 or check.about_results
         assert check.verdict == ("ok" if check.about_results else "-")
-    assert "Nobody: not installed" in report.notes
     # Each figure was printed as soon as it was known.
     assert capsys.readouterr().err.splitlines() == [str(check) for check in report.checks]
 
@@ -571,11 +567,11 @@ def test_quick_needs_nothing_but_the_core():
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    # Standard error has the bars, printed as they were measured, and nothing else.
+    # Standard error has what peers and bars measured, as it was measured, and nothing else.
+    lines = [line for line in done.stderr.splitlines() if " times as fast as " not in line]
     bars_found = next(report for report in found if report["benchmark"] == "bars")
     claims = [check["claim"] for check in bars_found["checks"]]
-    printed = zip(done.stderr.splitlines(), claims, strict=True)
-    assert all(line.startswith(claim) for line, claim in printed)
+    assert all(line.startswith(claim) for line, claim in zip(lines, claims, strict=True))
     assert [report["benchmark"] for report in found] == list(bench.BENCHMARKS)
     peers = {row["peer"]: row["tree"] for row in found[3]["tables"][0]["rows"]}
     assert peers["Higra propagate"] == "not installed"
