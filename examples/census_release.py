@@ -40,12 +40,12 @@ def main(argv: list[str] | None = None) -> None:
     print(data)
 
     # Nothing up to here, and nothing in the plan, looks at the counts.
-    shares = gm.optimal_shares(tree, epsilon=args.epsilon, objective=np.ones(tree.height))
+    shares = gm.privacy.optimal_shares(tree, epsilon=args.epsilon, objective=np.ones(tree.height))
     equal = gm.plan(tree, epsilon=args.epsilon)
-    plan = gm.plan(tree, epsilon=args.epsilon, level_shares=shares)
+    plan = gm.plan(tree, epsilon=args.epsilon, shares=shares)
 
     start = perf_counter()
-    made = gm.release(tree, data.counts, epsilon=args.epsilon, level_shares=shares)
+    made = gm.release(tree, data.counts, epsilon=args.epsilon, shares=shares)
     seconds = perf_counter() - start
     print(
         f"released with epsilon = {args.epsilon} in {seconds:.3f} s (a first run compiles, too)\n"

@@ -67,8 +67,8 @@ def main(argv: list[str] | None = None) -> None:
     tree = gm.Tree.from_levels(true, levels=LEVELS)
     table = tree.to_frame(
         true=tree.aggregate(true.people),
-        surveyed=tree.values(noisy[[*LEVELS, "people"]]).values.round(),
-        consistent=tree.values(better[[*LEVELS, "people"]]).values.round(),
+        surveyed=tree.align(noisy[[*LEVELS, "people"]]).values.round(),
+        consistent=tree.align(better[[*LEVELS, "people"]]).values.round(),
     )
     top = table[table.depth <= 3].drop(columns=["node", "parent", "depth", "industry"])
     print(top.to_string(index=False, na_rep=""))

@@ -5,7 +5,7 @@ quarter, year), each on its own. They do not add up, neither over places nor ove
 ones that do are better at every level: what is easy to forecast in the large helps the
 small, along both ways. Run it with
 
-    python examples/crossed.py --plot crossed.png
+    python examples/crossed.py --picture crossed.png
 
 The places are the four regions and nine divisions of the Census Bureau, the numbers are made up: a
 size for each state, growth, seasons and noise.
@@ -67,11 +67,11 @@ def print_table(trees: list[gm.Tree], errors: dict[str, np.ndarray]) -> None:
             print(f"  {place + ', ' + period:<24}{cells}")
 
 
-def draw_plot(path: Path, trees: list[gm.Tree], errors: dict[str, np.ndarray]) -> None:
+def draw_picture(path: Path, trees: list[gm.Tree], errors: dict[str, np.ndarray]) -> None:
     try:
         import matplotlib
     except ImportError:
-        raise SystemExit("--plot needs matplotlib: pip install matplotlib") from None
+        raise SystemExit("--picture needs matplotlib: pip install matplotlib") from None
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
@@ -85,14 +85,14 @@ def draw_plot(path: Path, trees: list[gm.Tree], errors: dict[str, np.ndarray]) -
     panels[0].legend()
     figure.savefig(path, dpi=150)
     plt.close(figure)
-    print(f"\nplot: {path}")
+    print(f"\npicture: {path}")
 
 
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--draws", type=int, default=20, help="how often forecasts are drawn")
     parser.add_argument("--seed", type=int, default=0, help="seed of all random numbers")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="save a plot, too")
+    parser.add_argument("--picture", type=Path, help="draw the errors into this file")
     args = parser.parse_args(argv)
 
     rng = np.random.default_rng(args.seed)
@@ -133,8 +133,10 @@ def main(argv: list[str] | None = None) -> None:
     found = np.sqrt(np.mean(errors["both ways"][:, trees[0].root, trees[1].root] ** 2))
     print(f"The year of the nation: standard error {expected:.1f}, found {found:.1f} in "
           f"{args.draws} draws.")  # fmt: skip
-    if args.plot:
-        draw_plot(args.plot, trees, {k: np.sqrt(np.mean(e**2, axis=0)) for k, e in errors.items()})
+    if args.picture:
+        draw_picture(
+            args.picture, trees, {k: np.sqrt(np.mean(e**2, axis=0)) for k, e in errors.items()}
+        )
 
 
 if __name__ == "__main__":

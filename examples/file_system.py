@@ -18,7 +18,6 @@ from time import perf_counter
 import numpy as np
 
 import gmtree as gm
-from gmtree._progress import Progress
 
 # Nodes that a picture has room for.
 SHOWN = 60
@@ -31,37 +30,34 @@ def walk(top: Path) -> tuple[list[str], list[int], list[int], int]:
     """
     paths, parents, sizes = [str(top)], [-1], [top.lstat().st_size]
     seen, unreadable = set(), 0
-    # Directories to be read, each with its share of the work, which it splits among those in it.
-    waiting = [(0, 1.0)]
-    with Progress(1.0, f"reading {top}") as progress:
-        while waiting:
-            directory, share = waiting.pop()
+    # Directories to be read.
+    waiting = [0]
+    while waiting:
+        directory = waiting.pop()
+        try:
+            entries = sorted(os.scandir(paths[directory]), key=lambda entry: entry.name)
+        except OSError:
+            unreadable += 1
+            continue
+        below = []
+        for entry in entries:
             try:
-                entries = sorted(os.scandir(paths[directory]), key=lambda entry: entry.name)
+                status = entry.stat(follow_symlinks=False)
             except OSError:
                 unreadable += 1
-                progress.advance(share)
                 continue
-            below = []
-            for entry in entries:
-                try:
-                    status = entry.stat(follow_symlinks=False)
-                except OSError:
-                    unreadable += 1
-                    continue
-                is_directory = entry.is_dir(follow_symlinks=False)
-                if is_directory:
-                    below.append(len(paths))
-                size = status.st_size
-                if status.st_nlink > 1 and not is_directory:
-                    file = (status.st_dev, status.st_ino)
-                    size = 0 if file in seen else size
-                    seen.add(file)
-                paths.append(entry.path)
-                parents.append(directory)
-                sizes.append(size)
-            waiting += [(i, share / len(below)) for i in reversed(below)]
-            progress.advance(0 if below else share)
+            is_directory = entry.is_dir(follow_symlinks=False)
+            if is_directory:
+                below.append(len(paths))
+            size = status.st_size
+            if status.st_nlink > 1 and not is_directory:
+                file = (status.st_dev, status.st_ino)
+                size = 0 if file in seen else size
+                seen.add(file)
+            paths.append(entry.path)
+            parents.append(directory)
+            sizes.append(size)
+        waiting += reversed(below)
     return paths, parents, sizes, unreadable
 
 

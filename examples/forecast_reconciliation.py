@@ -5,7 +5,7 @@ The data are the monthly numbers of employees, in thousands, of the Bureau of La
 sectors are a tree: all employees work for the government or in private firms, these produce goods
 or provide services, and so on down to 15 sectors without parts here. One more series of the
 Bureau, "service providing", is government and private services together: it cuts across the tree,
-and is recognised as crossed trees.
+and gmtree then solves with a sparse factor.
 
 Each series is forecast by itself: the value a year before, times the growth since then, smoothed as
 fast as that series has needed so far. Such forecasts do not add up. The example makes them

@@ -6,7 +6,7 @@ the closest values that are not negative mends that and lowers the error of the 
 price, which is printed as well: the values are no longer unbiased, and neither are their sums. Run
 it with
 
-    python examples/nonnegative.py --nodes 100000 --plot nonnegative.png
+    python examples/nonnegative.py --nodes 100000 --picture nonnegative.png
 
 The people are made up, so that the truth is at hand; the noise is Laplace noise as for epsilon = 1,
 but drawn from a seed, which is fine for measuring and not for releasing.
@@ -55,11 +55,11 @@ def print_table(title: str, names: tuple[str, ...], groups: list[np.ndarray], ce
         print(f"{name:<26}{group.size:>9,}{text}")
 
 
-def draw_plot(path: Path, by_level: Errors, by_size: Errors) -> None:
+def draw_picture(path: Path, by_level: Errors, by_size: Errors) -> None:
     try:
         import matplotlib
     except ImportError:
-        raise SystemExit("--plot needs matplotlib: pip install matplotlib") from None
+        raise SystemExit("--picture needs matplotlib: pip install matplotlib") from None
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
@@ -78,7 +78,7 @@ def draw_plot(path: Path, by_level: Errors, by_size: Errors) -> None:
     right.legend()
     figure.savefig(path, dpi=150)
     plt.close(figure)
-    print(f"\nplot: {path}")
+    print(f"\npicture: {path}")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -87,7 +87,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--draws", type=int, default=5, help="how often noise is drawn")
     parser.add_argument("--scale", type=float, default=8.0, help="scale of the Laplace noise")
     parser.add_argument("--seed", type=int, default=0, help="seed of the noise")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="save a plot, too")
+    parser.add_argument("--picture", type=Path, help="draw the errors into this file")
     args = parser.parse_args(argv)
 
     data = gm.datasets.census2010(nodes=args.nodes)
@@ -136,8 +136,8 @@ the same group pay for it, so that the counts of larger areas hardly change. Sum
 for which the tree has no node inherit that bias. To add up small counts of your own choice, or to
 average over several releases, take the values that may be negative."""
     )
-    if args.plot:
-        draw_plot(args.plot, Errors(by_level.mean[:-1], by_level.rms[:-1]), by_size)
+    if args.picture:
+        draw_picture(args.picture, Errors(by_level.mean[:-1], by_level.rms[:-1]), by_size)
 
 
 if __name__ == "__main__":

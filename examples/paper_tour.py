@@ -82,12 +82,12 @@ def trees() -> None:
     for k, nodes in enumerate([range(10), range(5), range(2), range(1)]):
         show(
             f"Definition 3, T({k}), the nodes of height above {k}, are {len(nodes)} of 10",
-            TREE.subtree(k).parent,
+            TREE.k_order_subtree(k).parent,
             TREE.parent[list(nodes)],
         )
     for a in range(4):
         for b in range(4 - a):
-            assert TREE.subtree(a).subtree(b) == TREE.subtree(a + b)
+            assert TREE.k_order_subtree(a).k_order_subtree(b) == TREE.k_order_subtree(a + b)
     say("Transitivity, T(a)(b) = T(a + b): holds for all a + b < 4")
 
 
@@ -167,7 +167,7 @@ def generation_matrices() -> None:
     )
     show("  H^T e_i = e_(s_i), for i = 1", H.T @ np.eye(5)[1], np.eye(10)[6])
     show("BuildTree, G^-T H^T x", TREE.aggregate(COUNTS), structure.T.solve(H.T @ COUNTS))
-    show("  and its inverse, H v", TREE.restrict(TREE.aggregate(COUNTS)), COUNTS)
+    show("  and its inverse, H v", TREE.leaf_values(TREE.aggregate(COUNTS)), COUNTS)
     F = gm.MappingMatrix(TREE.parent[5:], 5)
     M = gm.ConstraintMatrix(TREE).toarray()
     show(
@@ -292,11 +292,11 @@ def conversions() -> None:
     )
     C = gm.ancestral_matrix(TREE)
     show("Theorem 4, ancestral, on leaves: H (G^T G)^-1 H^T - 1", C, common[5:, 5:] - 1)
-    assert gm.tree_from_structure(G) == TREE
-    assert gm.tree_from_adjacency(A) == TREE
-    assert gm.tree_from_adjacency(both, root=0) == TREE
-    assert gm.tree_from_laplacian(L, root=0) == TREE
-    assert gm.tree_from_distances(D, root=0) == TREE
+    assert gm.Tree.from_structure(G) == TREE
+    assert gm.Tree.from_adjacency(A) == TREE
+    assert gm.Tree.from_adjacency(both, root=0) == TREE
+    assert gm.Tree.from_laplacian(L, root=0) == TREE
+    assert gm.Tree.from_distances(D, root=0) == TREE
     say("G, A, A + A^T, L and D all lead back to the tree, the last three with its root")
 
 
@@ -335,7 +335,7 @@ def lo_qr() -> None:
         column,
     )
     step = dense
-    similar = gm.GenerationMatrix(TREE.subtree(1)).toarray() != 0
+    similar = gm.GenerationMatrix(TREE.k_order_subtree(1)).toarray() != 0
     for t in range(4, -1, -1):
         np.testing.assert_array_equal(step[:5] != 0, similar)
         assert np.all(np.count_nonzero(step[5:], axis=1) == 1)
@@ -367,12 +367,12 @@ def algorithms() -> None:
         theta[TREE.parent[i]] -= 1 / (1 + theta[i])
     show("Theorem 9, theta", gm.Consistency(TREE).theta, theta)
     node = np.sqrt(1 + theta)
-    weighted = gm.GenerationMatrix(TREE.subtree(1), node, 1 / node)
+    weighted = gm.GenerationMatrix(TREE.k_order_subtree(1), node, 1 / node)
     show("  nodes weigh sqrt(1 + theta), edges one over that", weighted.toarray(), L)
     show("Algorithm 1 (stage 1), gm.gmc.construct(tree)", G.toarray(), L)
 
-    v = gm.gmc.release(TREE, COUNTS, epsilon=1, seed=7)
-    noise = gm.privacy.testing.continuous_laplace(TREE.height / 1, TREE.n, seed=7)
+    v = gm.gmc.release(TREE, COUNTS, epsilon=1, rng=7)
+    noise = gm.privacy.testing.continuous_laplace(TREE.height / 1, TREE.n, rng=7)
     noisy = TREE.aggregate(COUNTS) + noise
     closest = noisy - dense @ np.linalg.solve(dense.T @ dense, dense.T @ noisy)
     show("Algorithm 2 (GMC), gm.gmc.release(tree, counts, epsilon=1)", v, closest)

@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> None:
     print(tree)
 
     # All pairs at once, as one broadcast question.
-    distance = tree.distance(tips[:, None], tips[None, :], tree.edge_length)
+    distance = tree.distance(tips[:, None], tips[None, :])
     shown = slice(0, 8)
     print("\nPatristic distances (sum of branch lengths)")
     print(" " * 12 + "".join(f"{name[:10]:>12}" for name in names[shown]))

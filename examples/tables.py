@@ -6,7 +6,7 @@ marginals makes each of them noisier. This example prints the standard errors th
 lead to, exactly and without simulation, then draws noise once to see them happen, and makes whole
 numbers of people of the result. Run it with
 
-    python examples/tables.py --nodes 5000 --plot tables.png
+    python examples/tables.py --nodes 5000 --picture tables.png
 
 The people are made up, so that the truth is at hand; the noise is drawn from a seed, which is fine
 for measuring and not for releasing.
@@ -62,11 +62,11 @@ def print_errors(tree: gm.Tree, errors: dict[str, dict[str, np.ndarray]]) -> Non
             print(f"  {choice:<26}{cells}")
 
 
-def draw_plot(path: Path, tree: gm.Tree, errors: dict[str, dict[str, np.ndarray]]) -> None:
+def draw_picture(path: Path, tree: gm.Tree, errors: dict[str, dict[str, np.ndarray]]) -> None:
     try:
         import matplotlib
     except ImportError:
-        raise SystemExit("--plot needs matplotlib: pip install matplotlib") from None
+        raise SystemExit("--picture needs matplotlib: pip install matplotlib") from None
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
@@ -80,14 +80,14 @@ def draw_plot(path: Path, tree: gm.Tree, errors: dict[str, dict[str, np.ndarray]
     panels[0].legend()
     figure.savefig(path, dpi=150)
     plt.close(figure)
-    print(f"\nplot: {path}")
+    print(f"\npicture: {path}")
 
 
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, default=2000, help="size of the tree")
     parser.add_argument("--seed", type=int, default=0, help="seed of the noise")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="save a plot, too")
+    parser.add_argument("--picture", type=Path, help="draw the errors into this file")
     args = parser.parse_args(argv)
 
     rng = np.random.default_rng(args.seed)
@@ -136,8 +136,8 @@ def main(argv: list[str] | None = None) -> None:
         f"  of areas, sums of {size} cells, move by {np.sqrt(np.mean(moved**2)):.2f} as a rule and "
         f"by {abs(moved).max():.1f} at most"
     )
-    if args.plot:
-        draw_plot(args.plot, tree, errors)
+    if args.picture:
+        draw_picture(args.picture, tree, errors)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-# What we assume if the operating system does not report its memory.
+# Memory that we assume if the operating system does not report it.
 _USUAL_MEMORY = 8 << 30
 
 
@@ -19,7 +19,7 @@ def limit() -> int:
 def refuse_large_tree(argument: str, n: int) -> None:
     """Refuse to make a tree that would not fit into memory.
 
-    It keeps three numbers per node, of 4 bytes each while node numbers fit, and of 8 beyond that.
+    A tree keeps three numbers per node: of 4 bytes each if node numbers fit, otherwise of 8 bytes.
     """
     nbytes, most = n * (12 if n < 1 << 31 else 24), limit()
     if nbytes > most:
@@ -31,7 +31,7 @@ def refuse_large_tree(argument: str, n: int) -> None:
 
 
 def refuse_above_limit(what: str, nbytes: int, instead: str) -> None:
-    """Raise an error that says how large the result would be and what to use instead."""
+    """Raise an error that says how large the result would be and which function to use instead."""
     most = limit()
     if nbytes > most:
         raise ValueError(

@@ -9,9 +9,11 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import TextIO, TypeVar
 
+from gmtree._text import printable
+
 T = TypeVar("T")
 
-# Often enough to look alive, seldom enough to cost nothing.
+# Often enough to show progress, and rarely enough to cost nothing.
 _SECONDS_BETWEEN_DRAWINGS = 0.1
 _WIDEST_BAR = 30
 
@@ -26,7 +28,7 @@ class Progress:
     label : str
         What is being done; :meth:`advance` may change it.
     stream : text stream, optional
-        Where to draw instead of standard error. Nothing is drawn on what is no terminal.
+        Where to draw instead of standard error. Nothing is drawn unless it is a terminal.
 
     Examples
     --------
@@ -45,7 +47,7 @@ class Progress:
         self._started = self._drawn = time.monotonic()
 
     def __enter__(self) -> Progress:
-        # The first piece of work may take long: say at once that something is going on.
+        # The first piece of work may take long, so show immediately that work has begun.
         self._draw(self._started)
         return self
 
@@ -62,14 +64,14 @@ class Progress:
             self._stream.write("\r\033[K")
             self._stream.flush()
 
-    def say(self, text: str) -> None:
-        """Print a line above the bar, on a terminal or not."""
+    def say(self, text: str, file: TextIO | None = None) -> None:
+        """Print a line above the bar, to `file` if given, whether or not this is a terminal."""
         self._clear()
-        print(text, file=self._stream, flush=True)
+        print(text, file=file or self._stream, flush=True)
         self._draw(time.monotonic())
 
     def advance(self, amount: float = 1, label: str | None = None) -> None:
-        """Add to the amount of work done, and optionally say what is done next."""
+        """Add to the amount of work done, and optionally change the label."""
         self.done += amount
         if label is not None:
             self.label = label
@@ -93,11 +95,11 @@ class Progress:
         if bar > 0:
             filled = round(share * bar)
             tail = f" [{'#' * filled}{'.' * (bar - filled)}]{tail}"
-        return f"{self.label}{tail}"[:columns]
+        return printable(f"{self.label}{tail}", newlines=False)[:columns]
 
 
 def track(items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
-    """Yield the same items, with a bar that shows how many have been dealt with.
+    """Yield the given items, with a bar that shows how many have been processed.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""How a sweep over a tree is laid out in memory and shared between threads.
+"""Layouts of sweeps: the order of positions, and the threads that share them.
 
-A `Layout` says in which order positions are visited and where that order may be cut; the
-functions below run the kernels of `gmtree._kernels.sweeps` over it.
+A `Layout` is the order in which positions are visited, with the places at which threads may cut it.
+The functions below run the kernels of `gmtree._kernels.sweeps` over it.
 """
 
 from __future__ import annotations
@@ -21,16 +21,31 @@ import numpy as np
 from gmtree import _validate as check
 from gmtree._kernels import sweeps
 
-# A shorter level is done by one thread: handing over a piece costs up to 50 microseconds, the
-# time of about as many thousand nodes.
+# One thread processes shorter levels: handing over a piece costs up to 50 microseconds, in which
+# about 50,000 nodes could be processed.
 SMALLEST_SHARED_LEVEL = 1 << 18
-# Starting a thread costs several times that, so a few such levels must come together.
+# Starting a thread costs several times as much, so threads share a sweep only if it has at least
+# this many such levels.
 SHARED_LEVELS_PER_SWEEP = 4
 # From this mean number of children on, summing a family in a register beats adding each child
 # to its parent in memory.
 LARGE_FAMILY = 6
-# A sweep is bound by memory, which a few cores already use up.
+# A subtree that threads share has at most 1 / 16 of the internal nodes, so that threads do not wait
+# long for the last one. It has at least 1 / 16 of this size and at least `SMALLEST_BLOCK` numbers,
+# since otherwise the overhead of calls would matter.
+BLOCKS = 16
+SMALLEST_BLOCK = 1 << 13
+# Trees with more levels than this are not checked for levels.
+MOST_LEVELS = 1000
+# A sweep is limited by memory bandwidth, which a few cores already exhaust.
 MOST_THREADS = 8
+
+
+Range = tuple[int, int]
+# (start, stop, shared): positions of a sweep. Threads may cut them anywhere if `shared` is true. If
+# it is a tuple of ranges, these are all positions of the segment. Each is a subtree without its
+# root, so that threads may sweep several ranges at the same time.
+Segment = tuple[int, int, bool | tuple[Range, ...]]
 
 
 @dataclass(frozen=True)
@@ -42,18 +57,18 @@ class Layout:
     parent : array of unsigned int
         Position of each position's parent; the root's entry is never read.
     order : array of unsigned int or None
-        The caller's node at each position; None where position and node are the same.
+        The caller's node at each position; None if position and node are the same.
     n_inner : int
         Positions from here on are leaves.
-    segments : tuple of (start, stop, can_be_shared)
-        Consecutive ranges that cover positions 1 to n. A shared range is one whole level,
-        whose nodes do not depend on each other.
+    segments : tuple of (start, stop, shared)
+        They cover positions 1 to n, parents first. A segment whose `shared` is true is one whole
+        level, whose nodes do not depend on each other.
     """
 
     parent: np.ndarray
     order: np.ndarray | None
     n_inner: int
-    segments: tuple[tuple[int, int, bool], ...]
+    segments: tuple[Segment, ...]
 
     @property
     def n(self) -> int:
@@ -61,19 +76,27 @@ class Layout:
 
     @cached_property
     def has_shared(self) -> bool:
-        """Whether some range is long enough for several threads."""
+        """Whether any segment is long enough for several threads."""
         return any(shared for _, _, shared in self.segments)
 
     @cached_property
     def large_families(self) -> frozenset[int]:
-        """Where those ranges of leaves begin that have large families on average."""
+        """Starts of the ranges of leaves with large families on average."""
         leaves = (s for s in self.segments if s[0] >= self.n_inner)
         return frozenset(s[0] for s in leaves if mean_family(self, s) >= LARGE_FAMILY)
 
-    def pieces(
-        self, start: int, stop: int, threads: int, *, keep_families: bool = True
-    ) -> list[tuple[int, int]]:
-        """Cut a level into ranges of about equal length; `keep_families` cuts no family."""
+    def portions(self, segment: Segment, threads: int, *, keep_families: bool = True) -> list:
+        """A list of ranges for each thread, of about equal length; `keep_families` cuts no family.
+
+        Subtrees are never cut.
+        """
+        start, stop, shared = segment
+        if isinstance(shared, tuple):
+            after = np.cumsum([stop - start for start, stop in shared])
+            wanted = after[-1] * np.arange(1, threads) // threads
+            cuts = np.searchsorted(after, wanted, side="right")
+            ends = [0, *cuts.tolist(), len(shared)]
+            return [shared[a:b] for a, b in pairwise(ends)]
         cuts = [start]
         for k in range(1, threads):
             cut = start + (stop - start) * k // threads
@@ -83,15 +106,13 @@ class Layout:
                 cut += int(np.searchsorted(self.parent[cut:stop], family, side="right"))
             if cuts[-1] < cut < stop:
                 cuts.append(cut)
-        return list(zip(cuts, [*cuts[1:], stop], strict=True))
+        return [[(a, b)] for a, b in pairwise([*cuts, stop])]
 
 
-def segment_levels(
-    level_start: np.ndarray, n_inner: int, width: int = 1
-) -> tuple[tuple[int, int, bool], ...]:
+def segment_levels(level_start: np.ndarray, n_inner: int, width: int = 1) -> tuple[Segment, ...]:
     """Merge runs of short levels; keep each long level, and the first leaf, as a boundary.
 
-    `width` is how many numbers each node has, which make a level long with fewer nodes.
+    `width` is the number of values per node; the more there are, the fewer nodes make a level long.
     """
     sizes = np.diff(level_start).astype(np.int64) * width
     long = np.flatnonzero(sizes >= SMALLEST_SHARED_LEVEL)
@@ -104,13 +125,67 @@ def segment_levels(
     return tuple((a, b, a in shared) for a, b in pairwise(starts))
 
 
+def segment_numbers(parent: np.ndarray, n_inner: int, width: int = 1) -> tuple[Segment, ...]:
+    """Segments of internal nodes in any order with parents first, and of the leaves after them.
+
+    Threads share levels if nodes are numbered level by level, and subtrees if nodes are numbered
+    depth first. Otherwise they share only the leaves.
+    """
+    n = parent.size
+    shares = n * width >= SHARED_LEVELS_PER_SWEEP * SMALLEST_SHARED_LEVEL
+    inner: tuple[Segment, ...] = ()
+    if shares and n_inner > BLOCKS:
+        levels = _levels_of_depth(parent[:n_inner])
+        if levels is not None:
+            return segment_levels(np.append(levels, n), n_inner, width)
+        inner = _segment_subtrees(parent[:n_inner], SMALLEST_BLOCK // width)
+    share_leaves = shares and (n - n_inner) * width >= SMALLEST_SHARED_LEVEL
+    return (*(inner or ((1, n_inner, False),)), (n_inner, n, share_leaves))
+
+
+def _levels_of_depth(parent: np.ndarray) -> np.ndarray | None:
+    """Starts of the levels and the end of the last; None if they are too many or not ranges."""
+    above = parent[1:]
+    if np.any(above[1:] < above[:-1]):
+        return None
+    start = [0, 1]
+    while start[-1] < parent.size:
+        start.append(1 + int(np.searchsorted(above, start[-1])))
+        if len(start) > MOST_LEVELS:
+            return None
+    return np.array(start)
+
+
+def _segment_subtrees(parent: np.ndarray, smallest: int) -> tuple[Segment, ...]:
+    """First the nodes above subtrees of similar size, then these subtrees, which are shared.
+
+    The result is empty if subtrees are not ranges, or most of the tree is not in such subtrees.
+    """
+    n, above = parent.size, parent[1:]
+    size = np.ones(n, np.int64)
+    accumulate(Layout(parent, None, n, ((1, n, False),)), size, size)
+    stop = np.arange(n) + size
+    if np.any(stop[1:] > stop[above]):
+        return ()
+    large = size * BLOCKS > n
+    is_block = ~large[1:] & large[above] & (size[1:] >= max(smallest, n // BLOCKS**2))
+    root = 1 + np.flatnonzero(is_block)
+    if 2 * size[root].sum() < n:
+        return ()
+    blocks = tuple(zip((root + 1).tolist(), stop[root].tolist(), strict=True))
+    starts = (1, *(stop for _, stop in blocks))
+    stops = (*(start for start, _ in blocks), n)
+    rest = [(a, b, False) for a, b in zip(starts, stops, strict=True) if a < b]
+    return (*rest, (blocks[0][0], blocks[-1][1], blocks))
+
+
 def usable_threads(threads: int | None) -> int:
-    """The number asked for, or the cores this process may use, up to where they help."""
+    """The given number, or the cores of this process, but at most `MOST_THREADS`."""
     if threads is not None:
         return threads
     try:
         cores = len(os.sched_getaffinity(0))
-    except AttributeError:  # this operating system does not have it
+    except AttributeError:  # this operating system does not provide it
         cores = os.cpu_count() or 1
     return min(cores, MOST_THREADS)
 
@@ -132,23 +207,31 @@ def team(layout: Layout, threads: int | None) -> AbstractContextManager[Run]:
 
 
 def _run_alone(
-    kernel: Callable[..., Any],
-    args: tuple,
-    segment: tuple[int, int, bool],
-    downward: bool = False,
+    kernel: Callable[..., Any], args: tuple, segment: Segment, downward: bool = False
 ) -> None:
-    kernel(*args, segment[0], segment[1])
+    start, stop, shared = segment
+    if isinstance(shared, tuple):
+        _run_ranges(kernel, args, shared)
+    else:
+        kernel(*args, start, stop)
 
 
-# It has no state, so one serves all: on a small tree making another takes as long as the sweep.
+def _run_ranges(kernel: Callable[..., Any], args: tuple, ranges: Iterable[Range]) -> None:
+    for start, stop in ranges:
+        kernel(*args, start, stop)
+
+
+# It has no state, so one object serves all sweeps: on a small tree, making another takes as long as
+# the sweep.
 _ALONE: AbstractContextManager[Run] = nullcontext(_run_alone)
 
 
 @contextmanager
 def _started(count: int) -> Iterator[ThreadPoolExecutor | None]:
-    """A pool all of whose threads run already, or None where there is no memory for their stacks.
+    """A pool whose threads are all running, or None if memory is short.
 
-    A pool that cannot start a thread for a piece of work fails, and may do the piece nevertheless.
+    If a pool cannot start a thread for a piece of work, it raises an error, but may still run the
+    piece.
     """
     with ThreadPoolExecutor(count) as pool:
         yield pool if _can_start(pool, count) else None
@@ -158,7 +241,7 @@ def _can_start(pool: ThreadPoolExecutor, count: int) -> bool:
     """Start all threads of a new pool; False if that is not possible."""
     may_go_on = threading.Event()
     try:
-        for _ in range(count):  # nobody is idle yet, so that each needs a thread of its own
+        for _ in range(count):  # no thread is idle yet, so each call starts another
             pool.submit(may_go_on.wait)
     except RuntimeError:
         return False
@@ -182,18 +265,14 @@ def _together(layout: Layout, count: int) -> Iterator[Run]:
             return
 
         def run(
-            kernel: Callable[..., Any],
-            args: tuple,
-            segment: tuple[int, int, bool],
-            downward: bool = False,
+            kernel: Callable[..., Any], args: tuple, segment: Segment, downward: bool = False
         ) -> None:
-            start, stop, shared = segment
-            if not shared:
-                kernel(*args, start, stop)
+            if not segment[2]:
+                _run_alone(kernel, args, segment)
                 return
-            first, *others = layout.pieces(start, stop, count, keep_families=not downward)
-            waiting: list[Future] = [pool.submit(kernel, *args, *piece) for piece in others]
-            kernel(*args, *first)
+            first, *others = layout.portions(segment, count, keep_families=not downward)
+            waiting: list[Future] = [pool.submit(_run_ranges, kernel, args, o) for o in others]
+            _run_ranges(kernel, args, first)
             for future in waiting:
                 future.result()
 
@@ -227,7 +306,7 @@ def accumulate(
     if layout.n == 1:
         out[0] = v[0] if node is None else v[0] / node[0]
         return
-    # Where leaves come last, they start the sums of their parents.
+    # If leaves come last, they initialise the sums of their parents.
     leaves_last = layout.n_inner < layout.n
     total = None
     if layout.order is not None or out.dtype == np.float32:
@@ -253,7 +332,7 @@ def accumulate(
         out[root] /= node[0]
 
 
-def mean_family(layout: Layout, segment: tuple[int, int, bool]) -> float:
+def mean_family(layout: Layout, segment: Segment) -> float:
     """Mean number of siblings in a range of leaves."""
     start, stop, _ = segment
     return (stop - start) / (int(layout.parent[stop - 1]) - int(layout.parent[start]) + 1)
@@ -315,10 +394,10 @@ def deliver(
     growth: int,
     in_place: bool = False,
 ) -> np.ndarray:
-    """Run a linear `operation(v, out)` into `out`, or into a new array where that is None.
+    """Run a linear `operation(v, out)` into `out`, or into a new array if that is None.
 
-    The operation meets a contiguous `out` that does not overlap `v`, or is `v` itself where it
-    works in place. `growth` bounds how much larger than the largest entry a result can be.
+    The operation gets a contiguous `out` that does not overlap `v`, or `v` itself if it works in
+    place. `growth` bounds the ratio of the largest result to the largest entry.
     """
     if out is not None:
         memory = check.output("out", out, shape, dtype)
@@ -347,7 +426,7 @@ def _largest(v: np.ndarray) -> int:
 def _in_halves(
     operation: Operation, argument: str, v: np.ndarray, shape: tuple[int, ...]
 ) -> np.ndarray:
-    """Exact integer result by its upper and lower 32 bits, each of which cannot overflow."""
+    """Exact integer result, computed from the upper and the lower 32 bits without overflow."""
     low, high = np.empty(shape, np.int64), np.empty(shape, np.int64)
     operation(v & 0xFFFFFFFF, low)
     operation(v >> 32, high)
@@ -355,21 +434,23 @@ def _in_halves(
     bad = np.flatnonzero((abs(high * 2 + 1) > 2**32).reshape(shape[0], -1).any(axis=1))
     if bad.size:
         raise check.IntegerOverflowError(
-            f"Argument '{argument}' must have sums that fit into 64-bit integers; "
-            f"that at node {bad[0]} does not."
+            argument,
+            "must have sums that fit into 64-bit integers; that at ",
+            check.Node(int(bad[0])),
+            " does not.",
         )
     return (high << 32) | (low & 0xFFFFFFFF)
 
 
 def readonly(array: np.ndarray) -> np.ndarray:
-    """A read-only view, so that a kernel meets one kind of input and compiles once."""
+    """A read-only view, so that a kernel is compiled for one type of input only."""
     view = array.view()
     view.flags.writeable = False
     return view
 
 
 def unsigned(index: np.ndarray) -> np.ndarray:
-    """The same non-negative numbers as unsigned ones, which kernels index with."""
+    """Non-negative numbers as unsigned ones, which kernels use as indices."""
     return index.view(f"u{index.dtype.itemsize}")
 
 
@@ -380,7 +461,7 @@ def _over_all(
     threads: int | None,
     downward: bool = False,
 ) -> None:
-    """One kernel over all positions but the root, parents first."""
+    """Run one kernel over all positions except the root, parents first."""
     with team(layout, threads) as run:
         for segment in layout.segments:
             run(kernel, args, segment, downward)

@@ -1,4 +1,4 @@
-"""Fractions and tables as text."""
+"""Fractions, tables and any other text for terminals."""
 
 from __future__ import annotations
 
@@ -6,6 +6,13 @@ from collections.abc import Sequence
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from html import escape
+from typing import TextIO
+
+# Control characters, and those that change the direction of the text after them.
+_CONTROLS = [*range(32), *range(127, 160), 0x200E, 0x200F, *range(0x2028, 0x202F)]
+_ESCAPES = {k: repr(chr(k))[1:-1] for k in (*_CONTROLS, *range(0x2066, 0x206A))}
+_ESCAPES_BUT_NEWLINE = {k: text for k, text in _ESCAPES.items() if k != ord("\n")}
+
 
 # Rows shown of a long table, half of them from its end.
 _SHOWN_ROWS = 40
@@ -14,17 +21,39 @@ _SHOWN_ROWS = 40
 _SIX_DIGITS_UP = Context(prec=6, rounding=ROUND_CEILING)
 
 
-def short(x: Fraction | None, *, up: bool = False) -> str:
-    """A fraction written out if that is short, else its first six digits, rounded up if asked.
+def printable(text: str, *, newlines: bool = True) -> str:
+    r"""Text in which control characters are written as escapes, such as ``\x1b``.
 
-    A float with at most six digits is written as such, also if rounding is asked for: 0.1 for the
-    float 0.1, although that is 0.1 + 5.6e-18. Read as a float, the text is the exact value again.
+    Labels, names of columns and ledgers may come from untrusted files. Printed unchanged, they
+    could move the cursor of a terminal, hide lines or imitate other output.
+
+    Examples
+    --------
+    >>> from gmtree._text import printable
+    >>> print(printable("New\x1b[2JYork"))
+    New\x1b[2JYork
+    """
+    return text.translate(_ESCAPES_BUT_NEWLINE if newlines else _ESCAPES)
+
+
+def say(text: object, file: TextIO | None = None) -> None:
+    """Print text to a terminal, standard output by default, with control characters escaped."""
+    print(printable(str(text)), file=file)
+
+
+def short(x: Fraction | None, *, up: bool = False) -> str:
+    """A fraction in full if that is short, else its first six digits, rounded up on request.
+
+    A float with at most six digits is written with these digits, even if rounding up is requested:
+    the float 0.1 becomes 0.1, although it equals 0.1 + 5.6e-18. Read as a float, the text gives the
+    exact value again.
     """
     if x is None:
         return "-"
-    exact = str(x)
-    if len(exact) <= 9:
-        return exact
+    # Python refuses to write out more than 4,300 digits.
+    has_few_digits = max(x.numerator.bit_length(), x.denominator.bit_length()) <= 30
+    if has_few_digits and len(str(x)) <= 9:
+        return str(x)
     if is_short_float(x):
         return f"{float(x):.6g}"
     if up:
@@ -34,7 +63,7 @@ def short(x: Fraction | None, *, up: bool = False) -> str:
 
 
 def is_short_float(x: Fraction) -> bool:
-    """Whether `x` is a float that its owner wrote with at most six digits, such as 0.1."""
+    """Whether `x` is a float that can be written with at most six digits, such as 0.1."""
     try:
         number = float(x)
     except OverflowError:
@@ -51,9 +80,9 @@ def table(
 ) -> list[str]:
     """Lines of a table whose first row is its head.
 
-    `right` says for each column whether its cells end at the same place (numbers) rather than
-    begin there (words); by default only the first column holds words. Of a table with more than
-    `most_rows` rows the middle is left out, unless that is None.
+    `right` has True for each column that is aligned at the right, as numbers are; by default this
+    is every column but the first. If a table has more than `most_rows` rows, its middle is left
+    out; with None, every row is kept.
 
     Examples
     --------
@@ -63,10 +92,10 @@ def table(
     level   nodes
     county  3,221
     """
-    shown = list(rows)
+    shown = [[printable(cell, newlines=False) for cell in row] for row in rows]
     if most_rows is not None and len(shown) > most_rows:
         half = most_rows // 2
-        shown[half:-half] = [("...",) * len(shown[0])]
+        shown[half:-half] = [["..."] * len(shown[0])]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     if right is None:
         right = [k > 0 for k in range(len(widths))]
@@ -81,5 +110,5 @@ def table(
 
 
 def preformatted(text: str) -> str:
-    """Text as it is, for notebooks."""
+    """Text for notebooks, with its line breaks and blanks kept."""
     return f"<pre style='line-height: 1.2'>{escape(text)}</pre>"

@@ -1,46 +1,133 @@
-"""Coercion of input, and the words of every error about it.
+"""Conversion and validation of input, and the texts of all errors about it.
 
-Messages name the argument, the rule, and the first node that breaks it. Nothing here changes
-what the caller passed in.
+Messages name the argument, the rule, and the first node that breaks it. Nothing here changes the
+caller's objects.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
-# One node or one count, for overloads: with it the answer is a single number, too.
+from gmtree._text import printable
+
+# A single node or count, for overloads in which the result is then a single number, too.
 Integer: TypeAlias = "int | np.integer[Any]"
 INT64_MAX = int(np.iinfo(np.int64).max)
 
 
-class IntegerOverflowError(ValueError, OverflowError):
-    """A sum of integers does not fit into 64 bits."""
+class Node(NamedTuple):
+    """A node in the text of an error; callers that know a better name can replace it."""
+
+    number: int
+    kind: str = "node"
+    path: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.number}{f', {self.path}' if self.path else ''}"
 
 
-def fail(argument: str, rule: str) -> NoReturn:
-    raise ValueError(f"Argument '{argument}' {rule}")
+class DataWarning(UserWarning):
+    """Data were used as they are, although they look wrong."""
 
 
-def fail_type(argument: str, rule: str) -> NoReturn:
-    raise TypeError(f"Argument '{argument}' {rule}")
+class ArgumentError(Exception):
+    """Base class of errors about an argument, which stores the parts of its text.
+
+    Parameters
+    ----------
+    argument : str
+    *rule : str or Node
+        Parts of the sentence that begins with the argument.
+    """
+
+    def __init__(self, argument: str, *rule: str | Node) -> None:
+        super().__init__(argument, *rule)
+
+    @property
+    def argument(self) -> str:
+        """Name of the argument."""
+        return self.args[0]
+
+    @property
+    def rule(self) -> str:
+        """The rule that the argument breaks, as the rest of a sentence."""
+        return "".join(map(str, self.args[1:]))
+
+    @property
+    def node(self) -> int | None:
+        """Number of the first node that breaks the rule, if the text names one."""
+        return next((part.number for part in self.args[1:] if isinstance(part, Node)), None)
+
+    def __str__(self) -> str:
+        return f"Argument '{self.argument}' {self.rule}"
+
+
+class InputError(ArgumentError, ValueError):
+    """An argument has a value that it must not have.
+
+    Examples
+    --------
+    >>> import gmtree as gm
+    >>> try:
+    ...     gm.reconcile(gm.shapes.star(3), [9.0, float("nan"), 4.0])
+    ... except gm.InputError as error:
+    ...     print(error.argument, error.node, error.rule, sep="; ")
+    noisy; 1; must be finite; node 1 is nan.
+    """
+
+
+class InputTypeError(ArgumentError, TypeError):
+    """An argument has a type that it must not have; its attributes are those of `InputError`."""
+
+
+class IntegerOverflowError(ArgumentError, ValueError, OverflowError):
+    """A sum of integers does not fit into 64 bits; its attributes are those of `InputError`."""
+
+
+# Tracebacks then print the names by which users know these classes.
+InputError.__module__ = InputTypeError.__module__ = IntegerOverflowError.__module__ = "gmtree"
+
+
+def reworded(
+    error: ArgumentError,
+    *,
+    argument: Mapping[str, str] | None = None,
+    name: Callable[[Node], str] = str,
+    note: str = "",
+) -> ArgumentError:
+    """Return the error with the caller's names for arguments and nodes, and with a note appended.
+
+    `argument` also renames parts of an argument, such as ``variance['state']``.
+    """
+    parts = [name(part) if isinstance(part, Node) else part for part in error.args[1:]]
+    first, bracket, rest = error.argument.partition("[")
+    return type(error)((argument or {}).get(first, first) + bracket + rest, *parts, note)
+
+
+def fail(argument: str, *rule: str | Node) -> NoReturn:
+    raise InputError(argument, *rule)
+
+
+def fail_type(argument: str, *rule: str | Node) -> NoReturn:
+    raise InputTypeError(argument, *rule)
 
 
 def instance(argument: str, x: Any, kind: type) -> None:
-    """Refuse what is not of one of our own classes."""
+    """Refuse an object that is not an instance of a class of ours."""
     if not isinstance(x, kind):
         article = "an" if kind.__name__[0] in "AEIOU" else "a"
         fail_type(argument, f"must be {article} {kind.__name__}, not {type(x).__name__}.")
 
 
 def optional(module: str, extra: str, purpose: str) -> Any:
-    """Import a package that is not needed otherwise, or say how to get it."""
+    """Import an optional package, or raise an error that says how to install it."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -51,19 +138,19 @@ def optional(module: str, extra: str, purpose: str) -> Any:
 def some(items: Iterable[Any], most: int = 5) -> str:
     """The first few items, for an error message."""
     shown = list(items)
-    text = ", ".join(str(x) for x in shown[:most])
+    text = ", ".join(printable(str(x)) for x in shown[:most])
     return f"{text}, ..." if len(shown) > most else text
 
 
 def shown(label: Any) -> str:
-    """A label as its owner would write it: 'a' rather than np.str_('a'), and dates as text."""
+    """A label as users write it: 'a' rather than np.str_('a'), and dates as text."""
     if isinstance(label, (np.datetime64, np.timedelta64)):
         return str(label)
     return repr(label.item() if isinstance(label, (np.number, np.character)) else label)
 
 
 def array(argument: str, x: Any) -> np.ndarray:
-    """`x` as an array; what numpy refuses (such as ragged lists) is refused by argument name."""
+    """`x` as an array. If numpy refuses it (such as ragged lists), the error names the argument."""
     for part in x if isinstance(x, (list, tuple)) else (x,):
         if isinstance(part, np.ma.MaskedArray):
             _refuse_mask(argument, part)
@@ -77,7 +164,7 @@ _UNMEASURED = {"noisy": "; a node that was not measured has variance inf"}
 
 
 def _refuse_mask(argument: str, x: np.ma.MaskedArray) -> None:
-    """Refuse masked entries: numpy would drop the mask and hand over what it hides."""
+    """Refuse masked entries: numpy would drop the mask and expose the hidden values."""
     masked = np.argwhere(np.ma.getmaskarray(x))
     if len(masked):
         where = ", ".join(map(str, masked[0]))
@@ -94,7 +181,7 @@ def reals(argument: str, x: Any, *, booleans: bool = False) -> np.ndarray:
 
 
 def of_kind(argument: str, a: np.ndarray, kinds: str, what: str) -> np.ndarray:
-    """Refuse an array of another kind of entries, naming the first that is to blame."""
+    """Refuse an array with entries of another kind, and name the first such entry."""
     if a.dtype.kind in kinds:
         return a
     if a.dtype == object and a.size:
@@ -107,7 +194,7 @@ def of_kind(argument: str, a: np.ndarray, kinds: str, what: str) -> np.ndarray:
 
 
 def _is_number(x: Any, *kinds: type) -> bool:
-    """Whether `x` is of one of these kinds; to numpy a duration is an integer, to Python a bool."""
+    """Whether `x` has one of these kinds; numpy counts durations as integers, Python booleans."""
     return isinstance(x, kinds) and not isinstance(x, (bool, np.bool_, np.timedelta64))
 
 
@@ -116,7 +203,7 @@ def _entry(where: tuple[int, ...]) -> str:
 
 
 def counts_rows(index: Any) -> bool:
-    """Whether an index of pandas only counts rows from 0 on, so that it labels nothing."""
+    """Whether a pandas index only numbers the rows from 0, so that it has no labels."""
     named = any(name is not None for name in index.names)
     if named or index.dtype.kind not in "iu":
         return False
@@ -124,7 +211,7 @@ def counts_rows(index: Any) -> bool:
 
 
 def refuse_labels(argument: str, x: Any) -> None:
-    """Refuse a Series or frame of pandas with labels, which must not be read by position."""
+    """Refuse a pandas Series or DataFrame with labels, which must not be read by position."""
     if hasattr(x, "iloc") and not counts_rows(x.index):
         fail(
             argument,
@@ -134,7 +221,7 @@ def refuse_labels(argument: str, x: Any) -> None:
 
 
 def refuse_all_labels(argument: str, x: Any) -> None:
-    """Refuse a Series or frame with labels of rows or columns, where both stand for nodes."""
+    """Refuse a Series or DataFrame with labels, if both its rows and its columns are nodes."""
     if hasattr(x, "iloc"):
         labelled = not all(counts_rows(axis) for axis in x.axes)
     else:
@@ -145,7 +232,7 @@ def refuse_all_labels(argument: str, x: Any) -> None:
             argument,
             "must have no labels of rows or columns, which are not matched with nodes here: pass "
             "an array in the order of the nodes of each tree, such as the .to_numpy() of a frame "
-            "that is in that order; tree.values(...) brings a column into it.",
+            "that is in that order; tree.align(...) brings a column into it.",
         )
 
 
@@ -164,7 +251,7 @@ def integer_vector(argument: str, x: Any, *, what: str = "integers") -> np.ndarr
 
 
 def index_dtype(n: int) -> np.dtype[Any]:
-    """int32 while node numbers fit, which halves the memory a sweep reads for them."""
+    """int32 if node numbers fit, which halves the memory that a sweep reads for them."""
     return np.dtype(np.int32 if n <= np.iinfo(np.int32).max else np.int64)
 
 
@@ -176,7 +263,7 @@ def parent_vector(argument: str, parent: Any) -> np.ndarray:
     low, high = int(a.min()), int(a.max())
     if low < -1 or high >= n:
         i = int(np.flatnonzero((a < -1) | (a >= n))[0])
-        fail(argument, f"must hold -1 or node numbers below {n}; node {i} has parent {a[i]}.")
+        fail(argument, f"must hold -1 or node numbers below {n}; ", Node(i), f" has parent {a[i]}.")
     return np.array(a, dtype=index_dtype(n), order="C", copy=True)
 
 
@@ -184,7 +271,7 @@ def node_numbers(argument: str, nodes: Any, n: int) -> np.ndarray:
     """Node numbers, scalar or array of any shape, each in 0..n-1."""
     a = array(argument, nodes)
     if a.size == 0 and a.dtype.kind == "f":
-        return a.astype(np.int64)  # numpy takes an empty list for floats
+        return a.astype(np.int64)  # numpy reads an empty list as floats
     of_kind(argument, a, "iu", "node numbers (integers)")
     if a.ndim == 0 and 0 <= int(a) < n:
         return a  # the usual case, without the cost of several numpy calls
@@ -226,7 +313,7 @@ def real(argument: str, x: Any) -> float:
 
 
 def flag(argument: str, x: Any) -> bool:
-    """True or False, and nothing that merely counts as one of them."""
+    """Require True or False, and refuse other objects with a truth value."""
     if not isinstance(x, (bool, np.bool_)):
         fail_type(argument, f"must be True or False, not {x!r}.")
     return bool(x)
@@ -239,7 +326,7 @@ def one_of(argument: str, x: Any, known: Iterable[str]) -> None:
 
 
 def generator(argument: str, rng: Any) -> np.random.Generator:
-    """What numpy makes of a generator, a seed or None."""
+    """Make a numpy generator from a generator, a seed or None."""
     try:
         return np.random.default_rng(rng)
     except (TypeError, ValueError) as error:
@@ -275,7 +362,7 @@ def values(argument: str, v: Any, n: int, *, per: str = "node") -> np.ndarray:
         if a.dtype == np.uint64 and a.size and int(a.max()) > INT64_MAX:
             i = int(np.flatnonzero((a > INT64_MAX).reshape(n, -1).any(axis=1))[0])
             raise IntegerOverflowError(
-                f"Argument '{argument}' must fit into 64-bit signed integers; {per} {i} does not."
+                argument, "must fit into 64-bit signed integers; ", Node(i, per), " does not."
             )
         dtype: Any = np.int64
     else:
@@ -287,8 +374,8 @@ def values(argument: str, v: Any, n: int, *, per: str = "node") -> np.ndarray:
 def finite(argument: str, a: np.ndarray, *, per: str = "node") -> None:
     """Refuse NaN and infinity.
 
-    Only if the sum of all entries is not finite, which is quick to find out, can an entry be to
-    blame; it may also have overflowed.
+    The sum is quick to compute. Only if it is not finite must the entries be checked, since the sum
+    may also have overflowed.
     """
     if a.dtype.kind != "f":
         return
@@ -299,7 +386,7 @@ def finite(argument: str, a: np.ndarray, *, per: str = "node") -> None:
         if bad.size:
             x = a.reshape(a.shape[0], -1)[bad[0]]
             x = x[~np.isfinite(x)][0]
-            fail(argument, f"must be finite; {per} {bad[0]} is {x}.")
+            fail(argument, "must be finite; ", Node(int(bad[0]), per), f" is {x}.")
 
 
 def weights(argument: str, w: Any, n: int, *, root: int | None = None) -> np.ndarray | None:
@@ -321,7 +408,7 @@ def weights(argument: str, w: Any, n: int, *, root: int | None = None) -> np.nda
     bad = np.flatnonzero(~np.isfinite(own) | (own == 0))
     if bad.size:
         i = bad[0]
-        fail(argument, f"must be finite and not zero; node {i} has weight {own[i]}.")
+        fail(argument, "must be finite and not zero; ", Node(i), f" has weight {own[i]}.")
     return own
 
 

@@ -1,9 +1,9 @@
-"""Other ways to treat noisy values on a tree: what :func:`gmtree.consistent` is compared with.
+"""Other ways to treat noisy values on a tree, for comparison with :func:`gmtree.reconcile`.
 
-All take the measured value of each node, in your numbering, with equal variances unless said
-otherwise. Only :func:`processless` and, on trees that are not complete, :func:`boosting` give
-values that are not consistent; :func:`privtrie` and :func:`dense` find the same optimum as
-:func:`gmtree.consistent`.
+All functions take the measured value of each node, in your numbering, with equal variances unless
+stated otherwise. :func:`privtrie` and :func:`dense` find the same optimum as
+:func:`gmtree.reconcile`. Values of :func:`processless` are not consistent, and values of
+:func:`boosting` are consistent only on complete trees.
 
 References
 ----------
@@ -40,12 +40,13 @@ __all__ = [
     "processless",
 ]
 
-# The closed form takes time with the cube of the number of inner nodes, seconds for this many.
+# Largest number of inner nodes for the closed form, which takes seconds for this many. Its time
+# grows with the cube of this number.
 MOST_DENSE_NODES = 5000
 
 
 def processless(tree: Tree, noisy: Any) -> np.ndarray:
-    """The measurements as they are: a copy.
+    """Return a copy of the measurements, without any post-processing.
 
     Examples
     --------
@@ -67,8 +68,8 @@ def boosting(tree: Tree, noisy: Any) -> np.ndarray:
         upward    z_i = ((k^l - k^(l-1)) v_i + (k^(l-1) - 1) sum z_c) / (k^l - 1)
         downward  x_c = z_c + (x_p - sum z_c) / k
 
-    This is the optimum where every inner node has k children and all leaves are equally deep.
-    On other trees it is neither optimal nor consistent.
+    This is the optimum if every inner node has k children and all leaves have equal depth. On other
+    trees it is neither optimal nor consistent.
 
     Examples
     --------
@@ -82,7 +83,8 @@ def boosting(tree: Tree, noisy: Any) -> np.ndarray:
     layout, fanout = tree._layout, _root_fanout(tree)
     own, below = _boosting_weights(fanout, np.arange(tree.height, 0, -1))
     total, out = np.zeros(tree.n_internal), np.empty(tree.n)
-    index = (layout.parent, layout.order)
+    order, parent = tree._canonical
+    index = (_sweep.unsigned(parent), None if tree.is_canonical else _sweep.unsigned(order))
     v_read = _sweep.readonly(v.astype(np.float64, copy=False))
     kernels.boosting_leaves(*index, v_read, total, out, layout.n_inner, tree.n)
     kernels.boosting_inner(*index, tree._level_start, own, below, v_read, total, out)
@@ -96,7 +98,7 @@ def boosting_recursive(tree: Tree, noisy: Any) -> np.ndarray:
     Raises
     ------
     ValueError
-        Where the tree is higher than Python may recurse.
+        If the tree is higher than Python may recurse.
 
     Examples
     --------
@@ -113,7 +115,7 @@ def boosting_recursive(tree: Tree, noisy: Any) -> np.ndarray:
     total = [0.0] * tree.n
 
     def up(i: int) -> int:
-        """Turn v into z below node i, and tell its height."""
+        """Turn v into z below node i, and return its height."""
         height = 1
         for c in children[i]:
             height = max(height, 1 + up(c))
@@ -139,7 +141,8 @@ def _root_fanout(tree: Tree) -> int:
 def _boosting_weights(k: int, height: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Weights of a node's own value and of its children's sum, by height.
 
-    Divided by k^l, which would overflow in deep trees; for k = 1 the limit of the formulas.
+    Both are divided by k^l, which would overflow in deep trees. For k = 1 they are the limits of
+    the formulas.
     """
     if k == 1:
         return 1 / height, 1 - 1 / height
@@ -161,8 +164,8 @@ def privtrie(tree: Tree, noisy: Any) -> np.ndarray:
                   with q = 1 and y = a at leaves
         downward  x_i = y_i - q_i (sum of x over the ancestors of i)
 
-    The result is optimal for equal variances on any tree. In very deep trees the sums along
-    paths cost some digits, which :func:`gmtree.consistent` keeps.
+    The result is optimal for equal variances on any tree. In very deep trees the sums along paths
+    lose some digits that :func:`gmtree.reconcile` keeps.
 
     Examples
     --------
@@ -184,13 +187,13 @@ def privtrie(tree: Tree, noisy: Any) -> np.ndarray:
 def privtrie_recursive(tree: Tree, noisy: Any) -> np.ndarray:
     """The post-processing of PrivTrie as published: recursive functions, in plain Python.
 
-    Four passes over the tree, each a function that calls itself for every child. The formulas
-    are those of :func:`privtrie`.
+    It makes four passes over the tree, each by a function that calls itself for every child. The
+    formulas are those of :func:`privtrie`.
 
     Raises
     ------
     ValueError
-        Where the tree is higher than Python may recurse.
+        If the tree is higher than Python may recurse.
 
     Examples
     --------
@@ -271,7 +274,7 @@ def dense(tree: Tree, noisy: Any, variance: Any = None) -> np.ndarray:
             "tree",
             f"must have at most {MOST_DENSE_NODES} nodes for the dense closed form, not {tree.n}.",
         )
-    s = Consistency(tree, variance)._positive_variance()
+    s = Consistency(tree, variance)._factor.positive_variance()
     if tree.n == 1:
         return v.copy()
     M = ConstraintMatrix(tree).toarray()
@@ -295,14 +298,14 @@ def _measurements(tree: Tree, noisy: Any) -> np.ndarray:
 
 
 def _child_lists(tree: Tree) -> list[list[int]]:
-    """The children of each node as plain lists, which Python walks fastest."""
+    """The children of each node as plain lists, over which Python iterates fastest."""
     start, child = (a.tolist() for a in tree._children)
     return [child[start[i] : start[i + 1]] for i in range(tree.n)]
 
 
 @contextmanager
 def _recursion(tree: Tree, instead: str) -> Iterator[None]:
-    """Say what to do where a tree is too high to recurse."""
+    """Refuse a tree that is too high to recurse, and name the alternative."""
     try:
         yield
     except RecursionError:

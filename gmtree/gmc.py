@@ -1,9 +1,10 @@
 """Generation Matrix-based optimally consistent release (GMC), as its formulas are written.
 
 Each formula is one line of products and solves with the matrices of a tree, evaluated from
-right to left. :class:`gmtree.Consistency` computes the same in two fused sweeps and is what to
-use; here the steps can be read, taken apart and changed. From the paper to the code, with
-``G = gm.GenerationMatrix(tree)`` and ``post = gm.Consistency(tree)``:
+right to left. Use :class:`gmtree.Consistency`, which computes the same values in two fused
+sweeps.
+Here you can read, take apart and change the steps. From the paper to the code, with ``G =
+gm.GenerationMatrix(tree)`` and ``post = gm.Consistency(tree)``:
 
     the paper says                           gmtree says
     ---------------------------------------  ---------------------------------------------
@@ -12,12 +13,13 @@ use; here the steps can be read, taken apart and changed. From the paper to the 
     f_i; C_i                                 tree.parent[i]; tree.children(i)
     h_i, the node height                     tree.node_height[i]
     descending order of height               tree.order, tree.rank; tree.canonical()
-    T^(k), the k-order subtree               tree.subtree(k)
-    G^(w_node, w_edge), Generation Matrix    gm.GenerationMatrix(tree, node, edge)
+    T^(k), the k-order subtree               tree.k_order_subtree(k)
+    G^(w_node, w_edge), Generation Matrix    gm.GenerationMatrix(tree, w_node, w_edge)
     G, the structure matrix                  gm.GenerationMatrix(tree)
     k-order submatrix; G_1 ~ G_2             G.submatrix(k); G.is_similar(other)
     H_S, the mapping matrix                  gm.MappingMatrix(index, n)
-    H_S(f), the parents of the leaves        gm.MappingMatrix(tree.parent[tree.leaves], n_1)
+    H_S(f), the parents of the leaves        gm.MappingMatrix(np.searchsorted(
+                                             tree.internal, tree.parent[tree.leaves]), n_1)
     upward propagation, G^-T v               G.T.solve(v)
     downward propagation, G^-1 v             G.solve(v)
     (I - G^T) 1, G^-T 1, G^-1 1              tree.child_count, .subtree_size, .depth
@@ -29,7 +31,7 @@ use; here the steps can be read, taken apart and changed. From the paper to the 
     A, L, D and C of T                       gm.adjacency(tree), laplacian,
                                              distance_matrix, ancestral_matrix
     BuildTree(x) = G^-T H^T x                tree.aggregate(x)
-    BuildTree^-1(v) = H v                    tree.restrict(v)
+    BuildTree^-1(v) = H v                    tree.leaf_values(v)
     epsilon-differential privacy             gm.release(tree, x, epsilon=1).ledger
     Lap(h / epsilon)                         gm.privacy.testing.continuous_laplace;
                                              to publish, gm.privacy.discrete_laplace
@@ -54,7 +56,7 @@ The paper counts nodes from 1 and has them in descending order of height; gmtree
 and takes and returns every vector in your own numbering. ``examples/paper_tour.py`` walks
 through all definitions, properties, theorems and algorithms with numbers.
 
-With S the diagonal matrix of the variances (the identity where they are equal) and M the
+With S the diagonal matrix of the variances (the identity if they are equal) and M the
 constraint matrix, the consistent values closest to v are:
 
     v - S M (M^T S M)^-1 M^T v
@@ -65,7 +67,7 @@ one sweep up and one sweep down.
 >>> import numpy as np, gmtree as gm
 >>> tree = gm.shapes.grouped(100, rng=1)
 >>> noisy = np.random.default_rng(2).normal(10, 3, tree.n)
->>> x = gm.consistent(tree, noisy)
+>>> x = gm.reconcile(tree, noisy)
 >>> np.allclose(gm.gmc.with_square_roots(tree, noisy), x)
 True
 >>> np.allclose(gm.gmc.without_square_roots(tree, noisy), x)
@@ -88,15 +90,15 @@ __all__ = ["construct", "release", "with_square_roots", "without_square_roots"]
 
 
 def construct(tree: Tree, variance: Any = None) -> GenerationMatrix:
-    """The Generation Matrix G on ``tree.subtree(1)`` with ``G.T @ G = M.T @ S @ M``.
+    """The Generation Matrix G on ``tree.k_order_subtree(1)`` with ``G.T @ G = M.T @ S @ M``.
 
     Bottom up, each inner node i gets:
 
         theta_i = (number of children) - sum over inner children j of 1 / (1 + theta_j)
 
-    and weighs ``sqrt(1 + theta_i)``, the edge to its parent one over that. With variances s it
-    is ``theta_i = sum of s_c - sum of s_j^2 / (s_j + theta_j)``; nodes weigh
-    ``sqrt(s_i + theta_i)`` and edges ``s_i / sqrt(s_i + theta_i)``.
+    Its weight is ``sqrt(1 + theta_i)``, and the weight of the edge to its parent is the reciprocal.
+    With variances s, ``theta_i = sum of s_c - sum of s_j^2 / (s_j + theta_j)``. Nodes then have the
+    weights ``sqrt(s_i + theta_i)`` and edges ``s_i / sqrt(s_i + theta_i)``.
 
     Parameters
     ----------
@@ -110,7 +112,7 @@ def construct(tree: Tree, variance: Any = None) -> GenerationMatrix:
     >>> import numpy as np, gmtree as gm
     >>> tree = gm.shapes.complete(2, 3)
     >>> G = gm.gmc.construct(tree)
-    >>> G.node**2
+    >>> G.node_weight**2
     array([2.33333333, 3.        , 3.        ])
     >>> M = gm.ConstraintMatrix(tree).toarray()
     >>> np.allclose(G.toarray().T @ G.toarray(), M.T @ M)
@@ -140,7 +142,7 @@ def with_square_roots(tree: Tree, noisy: Any, variance: Any = None) -> np.ndarra
     if tree.n == 1:
         return v.copy()
     M, G = ConstraintMatrix(tree), post.generation_matrix
-    S = _column(post._positive_variance(), v)
+    S = _column(post._factor.positive_variance(), v)
     result = v - S * (M @ G.solve(G.T.solve(M.T @ v)))
     return result.astype(v.dtype, copy=False)
 
@@ -148,8 +150,8 @@ def with_square_roots(tree: Tree, noisy: Any, variance: Any = None) -> np.ndarra
 def without_square_roots(tree: Tree, noisy: Any, variance: Any = None) -> np.ndarray:
     """Optimal consistent values by ``v - S M (G^-1 (theta' * (G^-T (M^T v))))``.
 
-    Here G has the node weights ``theta'_i = s_i + theta_i`` and the edge weights ``s_i`` (all
-    one where variances are equal), with theta as in :func:`construct`.
+    Here G has the node weights ``theta'_i = s_i + theta_i`` and the edge weights ``s_i`` (all one
+    if variances are equal), with theta as in :func:`construct`.
 
     Parameters
     ----------
@@ -168,21 +170,21 @@ def without_square_roots(tree: Tree, noisy: Any, variance: Any = None) -> np.nda
     v, post = _problem(tree, noisy, variance)
     if tree.n == 1:
         return v.copy()
-    variances = post._positive_variance()
+    variances = post._factor.positive_variance()
     s = variances[tree.internal]
     theta = post.theta + s
-    M, G = ConstraintMatrix(tree), GenerationMatrix(tree.subtree(1), node=theta, edge=s)
+    M, G = ConstraintMatrix(tree), GenerationMatrix(tree.k_order_subtree(1), theta, s)
     S, theta = _column(variances, v), _column(theta, v)
     result = v - S * (M @ G.solve(theta * G.T.solve(M.T @ v)))
     return result.astype(v.dtype, copy=False)
 
 
-def release(tree: Tree, x: Any, epsilon: float, *, seed: Any = None) -> np.ndarray:
+def release(tree: Tree, x: Any, epsilon: float, *, rng: Any = None) -> np.ndarray:
     """GMC as published, from counts to consistent noisy values. For study, NOT to be published.
 
-    The five steps of Algorithm 2 in five lines. Its noise is drawn in floating point from an
-    ordinary random generator, which gives no guarantee of privacy (Mironov 2012). To publish
-    something, use :func:`gmtree.release`, which draws exact discrete noise and keeps a ledger.
+    It runs the five steps of Algorithm 2 in five lines. The noise is drawn in floating point from
+    an ordinary random generator, which gives no guarantee of privacy (Mironov 2012). To publish
+    data, use :func:`gmtree.release`, which draws exact discrete noise and keeps a ledger.
 
     Parameters
     ----------
@@ -191,8 +193,8 @@ def release(tree: Tree, x: Any, epsilon: float, *, seed: Any = None) -> np.ndarr
         Count of each leaf, in the order of ``tree.leaves``.
     epsilon : float
         The noise has the scale ``tree.height / epsilon`` at every node.
-    seed : int or numpy Generator, optional
-        What :func:`numpy.random.default_rng` accepts.
+    rng : int or numpy Generator, optional
+        Seed or generator, as :func:`numpy.random.default_rng` accepts.
 
     Returns
     -------
@@ -204,7 +206,7 @@ def release(tree: Tree, x: Any, epsilon: float, *, seed: Any = None) -> np.ndarr
     --------
     >>> import gmtree as gm
     >>> tree = gm.shapes.complete(2, 3)
-    >>> v = gm.gmc.release(tree, [30, 10, 21, 5], epsilon=1, seed=1)
+    >>> v = gm.gmc.release(tree, [30, 10, 21, 5], epsilon=1, rng=1)
     >>> v.round(1)
     array([68.1, 45.1, 23. , 36.7,  8.4, 17.7,  5.4])
     >>> bool(gm.consistency_bias(tree, v) < 1e-12)
@@ -221,7 +223,7 @@ def release(tree: Tree, x: Any, epsilon: float, *, seed: Any = None) -> np.ndarr
 
     H = MappingMatrix(tree.leaves, tree.n)
     v = GenerationMatrix(tree).T.solve(H.T @ x)
-    noisy = v + continuous_laplace(tree.height / epsilon, tree.n, seed)
+    noisy = v + continuous_laplace(tree.height / epsilon, tree.n, rng)
     if tree.n == 1:
         return noisy
     M, G = ConstraintMatrix(tree), construct(tree)
@@ -239,5 +241,5 @@ def _problem(tree: Tree, noisy: Any, variance: Any) -> tuple[np.ndarray, Consist
 
 
 def _column(a: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """One number per row, ready to multiply the rows of `v`."""
+    """One number per row, in a shape that multiplies the rows of `v`."""
     return a if v.ndim == 1 else a[:, None]

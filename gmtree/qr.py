@@ -1,7 +1,7 @@
 """The "LO" QR decomposition of dense matrices: an orthogonal matrix times a lower triangle.
 
-It shows step by step why the consistency constraints of a tree lead to a Generation Matrix on
-its inner nodes; :class:`gmtree.Consistency` gets there in one sweep.
+It shows step by step why the consistency constraints of a tree lead to a Generation Matrix on its
+inner nodes. :class:`gmtree.Consistency` computes this matrix in one sweep.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def lo_qr(M: Any) -> tuple[np.ndarray, np.ndarray]:
     Notes
     -----
     For the :class:`gmtree.ConstraintMatrix` of a tree in canonical order, L is a Generation
-    Matrix of ``tree.subtree(1)`` with ``L.T @ L = M.T @ M``.
+    Matrix of ``tree.k_order_subtree(1)`` with ``L.T @ L = M.T @ M``.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def _reflect(matrix: np.ndarray, rows: np.ndarray, column: int) -> None:
     x /= scale
     first, rest = x[0], x[1:] @ x[1:]
     norm = np.sqrt(first * first + rest)
-    # first - norm without the cancellation of two positive numbers.
+    # first - norm, written without cancellation for positive `first`.
     omega = x.copy()
     omega[0] = -rest / (first + norm) if first > 0 else first - norm
     largest = np.abs(omega).max()

@@ -3,11 +3,12 @@
 A range ``[a, b)`` means leaves a to b - 1 in the order of
 :attr:`gmtree.Tree.leaves_left_to_right`, as in a slice: in that order every subtree is one stretch.
 This is NOT the order of vectors with one entry per leaf, which follow :attr:`gmtree.Tree.leaves`.
-The two agree where leaves are numbered from left to right.
+Both orders agree if leaves are numbered from left to right.
 
 A range is answered from the *fewest nodes that cover it*: the highest nodes all of whose leaves
-lie in the range. No other set of disjoint nodes that covers the range is smaller: each of its nodes
-lies at or below one of these highest nodes, and each of these needs at least one of them.
+lie in the range. No other set of disjoint nodes that covers the range is smaller: each node of such
+a set lies at or below one of the highest nodes, and each highest node needs at least one node of
+the set.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from gmtree.tree import Tree
 
 Method = Literal["cover", "leaves"]
 
-# Fewer ranges than this are answered by one thread: starting others takes as long.
+# One thread answers fewer ranges than this, since starting more threads would take as long.
 _SMALLEST_SHARE = 4096
 
 
@@ -38,7 +39,7 @@ def random_ranges(m: int, q: int, rng: np.random.Generator | int | None = None) 
     m : int
         Number of leaves.
     q : int
-        Number of ranges, at most ``m * (m + 1) / 2``: there are no more.
+        Number of ranges, at most ``m * (m + 1) / 2``, which is the number of all ranges.
     rng : numpy Generator or seed, optional
         Source of randomness.
 
@@ -83,9 +84,9 @@ def range_sum(tree: Tree, values: Any, ranges: Any, *, method: Method = "cover")
         Ranges ``[a, b)`` of ``tree.leaves_left_to_right``; an empty one has the sum 0.
     method : {'cover', 'leaves'}
         'cover' adds the fewest nodes that cover a range, in time proportional to the height
-        of the tree. Where one node is enough and has an only child, which covers the same
-        leaves, the higher one is taken. 'leaves' adds the leaves, by differences of prefix
-        sums. Consistent values give the same sums either way.
+        of the tree. If several nodes of a chain cover the same leaves, the highest of them is used.
+        'leaves' adds the leaves, by differences of prefix sums. Consistent values give the same
+        sums either way.
 
     Returns
     -------
@@ -119,7 +120,7 @@ def node_rmse(values: Any, truth: Any) -> Any:
     values : array of shape (n,) or (n, k)
         Released values, in k columns for k releases.
     truth : array of shape (n,) or (n, k)
-        True values; one column serves all releases.
+        True values; a single column is used for all releases.
 
     Returns
     -------
@@ -162,7 +163,7 @@ def range_rmse(
 
     Examples
     --------
-    If every node is 1 too high, a sum is wrong by the number of nodes it is made of.
+    If every node is 1 too high, the error of a sum is the number of nodes that it adds up.
 
     >>> import gmtree as gm
     >>> tree = gm.shapes.complete(2, 3)
@@ -194,7 +195,7 @@ def range_rmse(
 
 
 def cover_probability(tree: Tree) -> np.ndarray:
-    """Probability of each node to be one of the fewest that cover a random range.
+    """Probability that each node is among the fewest nodes that cover a random range.
 
     The range is drawn evenly from all ranges, as by :func:`random_ranges`. Independent noise
     of variance ``s`` at each node then gives a range answered from its cover the expected
@@ -217,7 +218,7 @@ def cover_probability(tree: Tree) -> np.ndarray:
     start, child, _ = tree._brief_child_lists
     m = tree.n_leaves
     width = tree.aggregate(np.ones(m, dtype=np.int64))
-    # Leaves further left: those of the parent, and those below earlier siblings.
+    # Number of leaves further left: left of the parent, and below earlier siblings.
     within = _family_prefix(start, child, width[:, None])[:, 0]
     first = np.zeros(tree.n, dtype=np.int64)
     members = slice(1, None) if child is None else child
@@ -307,7 +308,7 @@ def _answer(
         sums = _sweep.deliver(operation, argument, v, None, shape, dtype, growth=growth)
     except check.IntegerOverflowError:
         raise check.IntegerOverflowError(
-            f"Argument '{argument}' must have sums over ranges that fit into 64-bit integers."
+            argument, "must have sums over ranges that fit into 64-bit integers."
         ) from None
     return sums.astype(v.dtype, copy=False)
 

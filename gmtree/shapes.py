@@ -24,12 +24,60 @@ def complete(fanout: int, height: int) -> Tree:
     """
     fanout = check.count("fanout", fanout, least=1)
     height = check.count("height", height, least=1)
-    # Enough levels to see that there are too many nodes, without a number of many digits.
+    # With this many levels there are too many nodes in any case, and the number stays small.
     n = height if fanout == 1 else (fanout ** min(height, 64) - 1) // (fanout - 1)
     dtype = _dtype("height", n)
     parent = np.arange(-1, n - 1, dtype=dtype)
     parent //= min(fanout, n)
     return Tree._build("height", parent)
+
+
+def dyadic(edges: Sequence[float]) -> Tree:
+    """The binary tree over the bins between increasing numbers, for ranges and quantiles.
+
+    Each node is a range of bins, and its two children are the halves of this range. So any range of
+    bins is the union of a few nodes. Counts of bins, such as those of ``numpy.histogram(x,
+    edges)``, are in the order of ``tree.leaves``.
+
+    Parameters
+    ----------
+    edges : sequence of numbers
+        At least two increasing numbers. For a release they must not depend on the data.
+
+    Returns
+    -------
+    Tree
+        With labels such as "[18, 40)".
+
+    Examples
+    --------
+    >>> import gmtree as gm
+    >>> tree = gm.shapes.dyadic([0, 18, 40, 65, 110])
+    >>> tree
+    Tree(n=7, internal=3, leaves=4, height=3)
+    >>> tree.labels[tree.leaves].tolist()
+    ['[0, 18)', '[18, 40)', '[40, 65)', '[65, 110)']
+    """
+    ends = check.array("edges", edges)
+    if ends.dtype.kind not in "iuf" or ends.ndim != 1 or ends.size < 2:
+        check.fail("edges", "must be at least two numbers.")
+    if not (np.isfinite(ends).all() and np.all(ends[1:] > ends[:-1])):
+        check.fail("edges", "must be finite and increase.")
+    bins = ends.size - 1
+    parent = np.empty(2 * bins - 1, _dtype("edges", 2 * bins - 1))
+    names: list[str] = []
+    # Depth first, so that leaves have ascending numbers from left to right.
+    waiting = [(-1, 0, bins)]
+    texts = [str(x) for x in ends.tolist()]
+    while waiting:
+        above, start, stop = waiting.pop()
+        node = len(names)
+        parent[node] = above
+        names.append(f"[{texts[start]}, {texts[stop]})")
+        if stop - start > 1:
+            middle = (start + stop + 1) // 2
+            waiting += [(node, middle, stop), (node, start, middle)]
+    return Tree.from_parents(parent, labels=np.array(names))
 
 
 def chain(n: int) -> Tree:
@@ -78,9 +126,9 @@ def caterpillar(n: int) -> Tree:
 
 
 def random_recursive(n: int, rng: np.random.Generator | int | None = None) -> Tree:
-    """A random recursive tree: node i hangs on a node drawn evenly from 0 to i - 1.
+    """A random recursive tree: the parent of node i is drawn uniformly from nodes 0 to i - 1.
 
-    Numbered in that order, which has parents first but is not canonical.
+    This numbering has parents first, but is not canonical.
 
     Examples
     --------
@@ -104,7 +152,7 @@ def grouped(
     """Group consecutive nodes from the leaves up, in groups of random size.
 
     Each inner node takes the next ``fanouts[k]`` nodes of the level below with probability
-    ``shares[k]``; the last group of a level takes what is left. All leaves lie equally deep.
+    ``shares[k]``. The last group of a level takes the remaining nodes. All leaves have equal depth.
 
     Examples
     --------
@@ -120,7 +168,7 @@ def grouped(
     sizes = check.integer_vector("fanouts", fanouts)
     if sizes.min() < 2:
         check.fail("fanouts", f"must be at least 2, not {sizes.min()}.")
-    # A larger group takes all there is, just the same.
+    # A larger group would also take all nodes.
     sizes = np.minimum(sizes, max(2, n_leaves)).astype(np.int64)
     share = check.reals("shares", shares)
     if share.shape != sizes.shape:
@@ -140,8 +188,8 @@ def grouped(
 def from_fanouts(levels: Sequence[np.ndarray]) -> Tree:
     """The tree whose k-th level has nodes with these numbers of children, left to right.
 
-    Every count must be at least one, and each level must have as many nodes as the level
-    above has children; all leaves then lie equally deep.
+    Every count must be at least one, and each level must have as many nodes as the level above has
+    children. All leaves then have equal depth.
 
     Examples
     --------
@@ -177,7 +225,7 @@ def _group_sizes(
     groups = groups[: last + 1].copy()
     groups[last] -= ends[last] - count
     if groups[last] == 1 and last > 0:
-        # A lone node joins the group before it, which splits where it is large enough.
+        # A single remaining node joins the group before it, which is split if it is large enough.
         if groups[last - 1] >= 3:
             groups[last - 1] -= 1
             groups[last] = 2
@@ -192,29 +240,31 @@ def _dtype(argument: str, n: int) -> np.dtype:
     return check.index_dtype(n)
 
 
-# Which periods of a calendar a coarser one is made of. Weeks run across months, quarters and years.
+# The finer periods that each period of a calendar consists of. Weeks cross months, quarters and
+# years.
 _CALENDAR = ("year", "quarter", "month", "day")
 _WEEKS = ("week", "day")
-# Years of four digits, as Python has them too.
+# Years have four digits, as in Python.
 _FIRST_DAY, _LAST_DAY = np.datetime64("0001-01-01"), np.datetime64("9999-12-31")
 
 
 def calendar(start: str, stop: str, levels: Sequence[str] = ("year", "quarter", "month")) -> Tree:
     """The tree of calendar periods from one date to another: years, quarters, months, days.
 
-    For forecasts and sums over time, alone or across another tree
+    Use it for forecasts and sums over time, alone or crossed with another tree
     (:class:`gmtree.CrossedConsistency`). All leaves are periods of the last level.
 
     Parameters
     ----------
     start, stop : str or numpy.datetime64
-        First day, and the day after the last one. A period that is cut by either has only its
-        days in between.
+        First day, and the day after the last one. A period that extends beyond them contains only
+        the days in between.
     levels : sequence of str
         Periods from coarse to fine, some of "year", "quarter", "month", "day"; or "week", "day",
-        with weeks from Monday on. Weeks nest in none of the coarser periods: a week may belong
-        to two months, and to two years. So no tree has both, and crossing two trees does not
-        help: its pairs would be a week AND a month. Use one tree for each.
+        with weeks from Monday on. Weeks do not nest in any coarser period: a week may belong to two
+        months, and to two years. So no tree can have both weeks and months, and crossing two trees
+        does not help, since its leaves would be pairs of a week AND a month. Use a separate tree
+        for weeks.
 
     Returns
     -------
@@ -263,7 +313,7 @@ def _days(start: str, stop: str) -> np.ndarray:
             if not isinstance(given, (str, date, np.datetime64)):
                 raise TypeError
             day = np.datetime64(given, "D")
-            # Of NaT this is false, too.
+            # This is also false for NaT.
             if not _FIRST_DAY <= day <= _LAST_DAY:
                 raise ValueError
         except (TypeError, ValueError, OverflowError):

@@ -1,10 +1,18 @@
-"""How many examples the property tests try, and what happens where an extra is missing."""
+"""How many examples the property tests try, and what happens where an extra is missing.
+
+The tests run compiled kernels. `tests/house/test_tiers.py` runs a selection of them interpreted, as
+users run them on small trees.
+"""
 
 import doctest
+import os
 from importlib.util import find_spec
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# Before any kernel is loaded, and for all processes that tests start.
+os.environ.setdefault("GMTREE_ALWAYS_COMPILE", "1")
 
 # The first example of a kind compiles a kernel, which takes as long as it takes.
 settings.register_profile("default", deadline=None, max_examples=50)
@@ -27,6 +35,13 @@ MISSING = [
 
 class SkipWhatIsMissing:
     """Skip a test, or an example in a docstring, that stops for want of an optional package."""
+
+    def pytest_ignore_collect(self, collection_path):
+        layers = collection_path.parent.name == "gmtree" and collection_path.stem in (
+            "torch",
+            "jax",
+        )
+        return True if layers and find_spec(collection_path.stem) is None else None
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_call(self, item):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
+# These modules need packages of the same names, which may be missing.
+LAYERS = ("jax", "torch")
+MISSING = [f"gmtree.{name}" for name in LAYERS if find_spec(name) is None]
 MODULES = ["gmtree"] + [
     f"gmtree.{name}"
     for name in (
@@ -19,14 +23,16 @@ MODULES = ["gmtree"] + [
         "privacy.testing",
         "queries",
         "shapes",
+        *LAYERS,
     )
+    if f"gmtree.{name}" not in MISSING
 ]
 
 
 def public_names(module: Any) -> list[str]:
     """What a module offers: its `__all__`, or what it defines itself under a plain name."""
     if hasattr(module, "__all__"):
-        return sorted(module.__all__)
+        return sorted(x for x in module.__all__ if f"{module.__name__}.{x}" not in MISSING)
     return sorted(
         name
         for name, value in vars(module).items()

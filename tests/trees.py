@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from itertools import product
 
 import numpy as np
+import reference
 from hypothesis import strategies as st
 
 import gmtree as gm
+from gmtree.bench.trees import depth_first
 
 
 @st.composite
@@ -48,18 +51,26 @@ def named_shapes(n: int, rng: int = 0) -> dict[str, gm.Tree]:
     """Trees of about n nodes, one per extreme of shape, in canonical and other numberings."""
     height = max(1, int(np.log2(n + 1)))
     random = gm.shapes.random_recursive(n, rng)
+    grouped = gm.shapes.grouped(max(1, 2 * n // 3), rng=rng)
     number = np.random.default_rng(rng).permutation(n)
     return {
         "chain": gm.shapes.chain(n),
         "star": gm.shapes.star(n),
         "caterpillar": gm.shapes.caterpillar(n),
         "binary": gm.shapes.complete(2, height),
-        "grouped": gm.shapes.grouped(max(1, 2 * n // 3), rng=rng),
+        "grouped": grouped,
         "random": random,
         "random, canonical": random.canonical(),
         "random, shuffled": gm.Tree.from_parents(renumber(random.parent, number)),
         "chain, shuffled": gm.Tree.from_parents(renumber(gm.shapes.chain(n).parent, number)),
+        "grouped, depth first": gm.Tree.from_parents(depth_first(grouped)),
     }
+
+
+@functools.cache
+def large_shapes() -> dict[str, gm.Tree]:
+    """Trees with more leaves below one node, or on one level, than one thread is given."""
+    return named_shapes(300_000)
 
 
 def small_numbers(shape: tuple[int, ...]) -> st.SearchStrategy[np.ndarray]:
@@ -91,3 +102,32 @@ def weights(
 # Edges weigh no more than nodes, so that nothing grows along a path.
 node_weights = weights(1, 2)
 edge_weights = weights(0.5, 1)
+
+
+def check_against_reference(tree: gm.Tree, parent: np.ndarray) -> None:
+    """Every property of a tree that is one number or one array."""
+    n = len(parent)
+    order = reference.canonical_order(parent)
+    leaves = reference.leaves(parent)
+    assert len(tree) == tree.n == n
+    assert tree.root == order[0]
+    assert tree.height == max(reference.heights(parent))
+    assert tree.n_leaves == len(leaves)
+    assert tree.n_internal == n - len(leaves)
+    assert tree.is_canonical == (order == list(range(n)))
+    expected = {
+        "parent": parent,
+        "order": order,
+        "rank": np.argsort(order),
+        "node_height": reference.heights(parent),
+        "depth": reference.depths(parent),
+        "subtree_size": reference.subtree_sizes(parent),
+        "child_count": [len(reference.children(parent, i)) for i in range(n)],
+        "leaves": leaves,
+        "leaves_left_to_right": reference.leaves_left_to_right(parent),
+        "internal": reference.internal(parent),
+    }
+    for name, values in expected.items():
+        found = getattr(tree, name)
+        np.testing.assert_array_equal(found, values, err_msg=name)
+        assert found.dtype == tree.parent.dtype, name

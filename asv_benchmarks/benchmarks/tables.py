@@ -53,6 +53,24 @@ class Tables:
         self.tables.project(self.y, out=self.out)
 
 
+class PrivateTables:
+    """A private release of the same tables."""
+
+    params = ([max(1, n // 100) for n in NODES],)
+    param_names = ("nodes",)
+
+    def setup(self, nodes: int) -> None:
+        self.tree = gm.datasets.census2010(nodes=max(nodes, 8)).tree
+        cells = (self.tree.n_leaves, *AXES.values())
+        self.counts = np.random.default_rng(0).poisson(0.3, cells)
+        self.release_tables = need(gm, "release_tables")
+        # Compiles.
+        self.time_release_tables(nodes)
+
+    def time_release_tables(self, nodes: int) -> None:
+        self.release_tables(self.tree, self.counts, axes=AXES, queries=QUERIES, rho=1)
+
+
 class Nonnegative:
     """Tables of twenty cells without negative ones."""
 

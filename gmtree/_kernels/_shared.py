@@ -1,29 +1,46 @@
-"""Functions that kernels of several modules are made of.
+"""Functions that kernels of several modules share.
 
-All of them are `inlined`. Machine code kept on disk is renewed when this file changes (see
-`_jit`), as it is when the file of the kernel itself changes, but not for any other file. So what
-kernels share across modules belongs here, and nowhere else.
+All of them are `inlined`. Machine code on disk is renewed if this file or the file of the kernel
+itself changes (see `_jit`), but not if another file changes. So functions that kernels share across
+modules must be defined here.
 """
 
 import numpy as np
 
 from gmtree._kernels._jit import inlined
 
-# Unsigned and signed integers must not be mixed: numba makes floating point numbers of them.
+# Unsigned and signed integers must not be mixed, since numba would convert them to floats.
 ONE = np.uint64(1)
 
 
 @inlined
 def at(order, r):
-    """The caller's node at position r; with `rank` for `order`, the position of node r."""
+    """The caller's node at position r; if `rank` is passed as `order`, the position of node r."""
     return r if order is None else order[r]
+
+
+@inlined
+def variance_of(s, r):
+    """Variance of position r, in units of the common variance if all are equal."""
+    return 1.0 if s is None else s[r]
+
+
+@inlined
+def lower_of(lower, i):
+    return -np.inf if lower is None else lower[i]
+
+
+@inlined
+def upper_of(upper, i):
+    return np.inf if upper is None else upper[i]
 
 
 @inlined
 def first_new_parent(parent, n_inner, start):
     """The first position that is neither a parent of a leaf before `start` nor before one.
 
-    A sweep over leaves, whose parents ascend, has to start the sums from here on.
+    The parents of leaves ascend. A sweep over leaves must initialise the sums from this position
+    on.
     """
     return parent[start - ONE] + ONE if start > np.uint64(n_inner) else np.uint64(0)
 
@@ -44,7 +61,7 @@ def weights(s, t, r):
 
 @inlined
 def _weights_of(s, t):
-    """`weights` of two numbers: compiled once, whatever kinds of arrays they come from."""
+    """`weights` of two numbers, compiled once for all types of arrays they come from."""
     if s == 0.0 or (t == np.inf and s < np.inf):
         return 1.0, 0.0, s
     if s == np.inf or t == 0.0:
@@ -65,7 +82,7 @@ def combine(v, b, s, t, r):
 
 @inlined
 def known(s, t, r):
-    """q: variance of what is known of position r from itself and below."""
+    """q: variance of the estimate of position r from itself and below."""
     if r < t.size:
         return weights(s, t, r)[2]
     return 1.0 if s is None else s[r]
@@ -73,7 +90,7 @@ def known(s, t, r):
 
 @inlined
 def ratio(part, t):
-    """part / t; 0 where all children are exactly known.
+    """part / t; 0 if all children are exactly known.
 
     If t is infinite, `part` already is a fraction.
     """
@@ -90,7 +107,7 @@ def share(q, s, t, r, p):
 
 @inlined
 def add(total, lost, x):
-    """total + x, and `lost` with what rounding took from that sum."""
+    """total + x, and `lost` plus the rounding error of that sum."""
     both = total + x
     kept = both - total
     return both, lost + ((total - (both - kept)) + (x - kept))
@@ -98,7 +115,7 @@ def add(total, lost, x):
 
 @inlined
 def total_of(total, lost):
-    """total + lost; nothing is added to an infinite total, since `lost` is then not a number."""
+    """total + lost, or `total` itself if it is infinite, since `lost` is then NaN."""
     return total if abs(total) == np.inf else total + lost
 
 
@@ -107,7 +124,8 @@ def stretch(sums, first, stop):
     """The sum over places `first` to ``stop - 1`` of a list, from sums of pairs of pairs.
 
     The second half of `sums` holds the list; entry k of the first half is the sum of entries 2k
-    and 2k + 1. Unlike a difference of running sums this loses no small numbers beside large ones.
+    and 2k + 1. Unlike a difference of running sums, this does not lose small numbers next to large
+    ones.
     """
     total = 0.0
     first += np.uint64(sums.size // 2)
@@ -122,3 +140,69 @@ def stretch(sums, first, stop):
         first >>= ONE
         stop >>= ONE
     return total
+
+
+@inlined
+def height_of(height, k):
+    return 0.0 if height is None else height[k]
+
+
+@inlined
+def set_height(height, k, x):
+    if height is not None:
+        height[k] = x
+
+
+@inlined
+def comes_after(a, k, b, m):
+    """Whether entry k of `a` must not stand before entry m of `b`."""
+    if a.price[k] != b.price[m]:
+        return a.price[k] > b.price[m]
+    # At equal prices, jumps come first, then beginnings of vertical pieces, then their ends.
+    ends_a, ends_b = a.jump[k] == -np.inf, b.jump[m] == -np.inf
+    if ends_a or ends_b:
+        return ends_a and not ends_b
+    return a.jump[k] == np.inf and b.jump[m] < np.inf
+
+
+@inlined
+def copy_entry(a, k, b, m):
+    """Entry k of `a` becomes entry m of `b`."""
+    b.price[m] = a.price[k]
+    b.jump[m] = a.jump[k]
+    b.event[m] = a.event[k]
+    set_height(b.height, m, height_of(a.height, k))
+
+
+@inlined
+def append_entry(entries, place, price, jump, height, event):
+    entries.price[place] = price
+    entries.jump[place] = jump
+    entries.event[place] = event
+    set_height(entries.height, place, height)
+    return place + ONE
+
+
+@inlined
+def split_entries(entries, start, stop, pivot, sign, with_equal):
+    """Move entries at or before the price `pivot` to the front; returns where the rest begins.
+
+    With the sign -1 the front is above the pivot.
+    """
+    while True:
+        while start < stop and (
+            sign * (entries.price[start] - pivot) < 0.0
+            or (with_equal and entries.price[start] == pivot)
+        ):
+            start += ONE
+        while start < stop and not (
+            sign * (entries.price[stop - ONE] - pivot) < 0.0
+            or (with_equal and entries.price[stop - ONE] == pivot)
+        ):
+            stop -= ONE
+        if start >= stop:
+            return start
+        stop -= ONE
+        price, jump, event = entries.price[start], entries.jump[start], entries.event[start]
+        copy_entry(entries, stop, entries, start)
+        append_entry(entries, stop, price, jump, 0.0, np.uint64(event))

@@ -1,8 +1,8 @@
-"""Post-processing by others, as sweeps: what optimal consistent values are compared with.
+"""Published post-processing methods as sweeps, for comparison with the optimum.
 
 ``total`` is by position of internal nodes and holds zeros on entry; ``v`` and ``out`` are in the
-caller's numbering. On the way down the entries of ``total`` are replaced by what a node hands on
-to its children.
+caller's numbering. On the way down, the value that a node passes to its children replaces its entry
+of ``total``.
 """
 
 import numpy as np

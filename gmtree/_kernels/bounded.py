@@ -1,20 +1,21 @@
-"""The consistent optimum with bounded leaves: a set of leaves held at their bounds that only grows.
+"""The consistent optimum with bounded leaves, by a growing set of leaves held at their bounds.
 
-Positions as elsewhere; ``d_p = (x_p - b_p) / t_p`` is what each unit of variance below p has to
-give or take: a child c comes out as ``z_c + w_c d_p``, where z is the value of a leaf and w its
-variance. ``tau_p`` is the least ``d_p`` for which no leaf below p falls below its bound: a subtree
-is entered only where ``d_p < tau_p``.
+Arrays are by position as in `projection`. ``d_p = (x_p - b_p) / t_p`` is the change per unit of
+variance below p: a child c gets the value ``z_c + w_c d_p``, and for a leaf z is its value and w
+its variance. ``tau_p`` is the least ``d_p`` for which no leaf below p falls below its bound. A
+subtree is entered only if ``d_p < tau_p``.
 
-``d_p`` only falls, so the leaves of p that are held are those with ``v + w d_p`` below their
-bounds, and nothing has to be remembered of each. What matters of the leaves of a family is kept in
-three numbers: ``leaf_t``, the weights of those that are not held, ``leaf_b``, the sum of all, each
-held one counting as its bound, and ``leaf_tau``, the least d for which no other one has to be held.
+``d_p`` only falls, so the held leaves of p are those with ``v + w d_p`` below their bounds, and no
+state per leaf is needed. Three numbers describe the leaves of a family: ``leaf_t`` is the total
+weight of the leaves that are not held, ``leaf_b`` is the sum of all leaves, in which each held leaf
+counts as its bound, and ``leaf_tau`` is the least d for which no further leaf must be held.
 
-Where children of p are undetermined (nothing is known of them from below), they alone share the
-difference, evenly: p is *split*, they weigh 1 and all others 0. Fewer of them may get more each, so
-d_p may rise again when one of them becomes determined. When the last of them is, p is split no
-longer, and the others begin to share from ``d_p = 0`` on. So there ``low_p``, the least d_p so far,
-tells which leaves are held; elsewhere it is the same array as d.
+If children of p are undetermined (nothing is known of them from below), only these children share
+the difference, evenly. Then p is called *split*: they have weight 1, and its other children have
+weight 0. When one of them becomes determined, the remaining ones share the difference, so d_p may
+rise again. When the last one becomes determined, p is no longer split, and its other children begin
+to share from ``d_p = 0`` on. So in trees with such families, ``low_p``, the least d_p so far,
+determines which leaves are held. In other trees it is the same array as d.
 """
 
 from typing import NamedTuple
@@ -38,7 +39,7 @@ class State(NamedTuple):
     s: np.ndarray | None
     bound: np.ndarray | None
 
-    # None where no node is ever split
+    # None if no node is ever split
     split: np.ndarray | None
     dirty: np.ndarray
     entered: np.ndarray
@@ -77,7 +78,7 @@ def _weight(split, q):
 
 @inlined
 def _need(least, z, weight):
-    """The least d of the parent for which z + weight d is not below `least`."""
+    """The least d of the parent for which z + weight d is at least `least`."""
     if weight > 0.0:
         return (least - z) / weight
     return np.inf if z < least else -np.inf
@@ -85,9 +86,9 @@ def _need(least, z, weight):
 
 @inlined
 def _judge(order, v, s, bounds, splits, split, first, stop, d):
-    """(leaf_t, leaf_b, leaf_tau) of leaves `first` to ``stop - 1``, held as d tells.
+    """(leaf_t, leaf_b, leaf_tau) of leaves `first` to ``stop - 1``, held if d is too small.
 
-    Which leaves are held is as good as random, so the loop selects, without branches.
+    Branches on whether a leaf is held would be unpredictable, so the loop has none.
     """
     t = 0.0
     b = 0.0
@@ -103,7 +104,7 @@ def _judge(order, v, s, bounds, splits, split, first, stop, d):
             weight = _weight(split, s[r])
             is_held = x + weight * d < bound
             if splits is not None:
-                # An undetermined leaf of a family that is not split was held before the others.
+                # An undetermined leaf of a family that is not split was held earlier.
                 is_held |= weight == np.inf
             t += 0.0 if is_held else weight
             tau = max(tau, -np.inf if is_held else _need(bound, x, weight))
@@ -159,7 +160,7 @@ def _need_of_inner(state, split, c, z, q):
     t, b, tau = state.leaf_t[c] + state.inner_t[c], state.b[c], state.tau[c]
     if state.s is None:
         return tau * (1.0 + t) + (b - state.v[at(state.order, c)])
-    # With nothing to share out, leaves stay where they are, and tau is infinite either way.
+    # If nothing can be shared, leaves do not move, and tau is plus or minus infinity.
     return _need(b + t * tau if t > 0.0 else tau, z, _weight(split, q))
 
 
@@ -182,7 +183,7 @@ def _end_split(splits, p):
 
 @kernel
 def collect(state, start, stop):
-    """t, b and tau from the children, where something changed; children first."""
+    """t, b and tau from the children, for families that changed; children first."""
     order, v, s, bounds, splits = state.order, state.v, state.s, state.bound, state.split
     leaf_t, inner_t, b = state.leaf_t, state.inner_t, state.b
     p = np.uint64(stop)
@@ -220,13 +221,13 @@ def collect(state, start, stop):
 
 @inlined
 def _least_so_far(splits, d, low):
-    """d, which could be above `low` by rounding only; where families are split it may be anyway."""
+    """d, but at most `low` if no family is split: then only rounding can put d above it."""
     return d if splits is not None else min(d, low)
 
 
 @inlined
 def _give(state, p):
-    """(x_p, d_p) from the parent's d, which has been given before."""
+    """(x_p, d_p) from the parent's d, which must have been computed before."""
     s, t, b = state.s, state.leaf_t[p] + state.inner_t[p], state.b[p]
     above = 0.0 if p == np.uint64(0) else state.d[state.parent[p]]
     if s is None:
@@ -245,10 +246,10 @@ def scan(state, start, stop):
 
     A subtree is entered only if it has such leaves; families that change become `dirty`.
 
-    Holding leaves raises the sum below p by what they lacked. Of that, at least the share
-    ``1 / (s_p + t_p)`` per unit of variance is taken back from the children that remain, since
-    the rest of the tree knows x_p with a variance of at most s_p. (Undetermined children give
-    back all of it.) So d_p falls by that at least. Leaves pushed below their bounds by this step
+    Holding leaves raises the sum below p by their distances from their bounds. The remaining
+    children give back at least the fraction ``1 / (s_p + t_p)`` of this per unit of variance, since
+    the rest of the tree knows x_p with a variance of at most s_p. (Undetermined children give back
+    all of it.) So d_p falls by at least this amount. Leaves pushed below their bounds by this step
     are held immediately, without another pass over the tree, and so on: each of them is below its
     bound in the exact solution with the leaves held before it.
     """
@@ -319,11 +320,11 @@ def _is_whole(x):
 
 @kernel
 def least_sums(parent, order, v, s, least, lost, size, fractional, tolerance, whole_below):
-    """Least value a node can have: what is known exactly, else the sum of its children.
+    """The least value of each node: its exactly known value, else the sum of its children's.
 
-    Returns the last position that is known exactly to be less than that, or -1. Sums may be
-    rounded by `tolerance`, relative to `size`: the sum of what they are made of, without signs.
-    Where all of that is whole and below `whole_below`, nothing is rounded. `least` holds the
+    Returns the last position that is known exactly to be less than that, or -1. Sums may be rounded
+    by `tolerance`, relative to `size`, the sum of the absolute values of their summands. If all of
+    these are whole and their sum is below `whole_below`, nothing is rounded. `least` holds the
     bounds of the leaves and zeros elsewhere on entry; `lost` (what rounding took from the sums),
     `size` and `fractional` hold zeros.
     """

@@ -1,12 +1,12 @@
 """Fourth cumulants of consistent values, exactly: how far from normal their errors are.
 
-Cumulants of independent variables add up, and a factor w takes the fourth one w^4 times. So what
-is needed is a recursion in which everything is a sum of independent parts: the noise at and below
-a node, and the noise elsewhere.
+Cumulants of independent variables add up, and a factor w multiplies the fourth cumulant by w^4. So
+the recursion writes each quantity as a sum of independent parts: the noise at and below a node, and
+the noise elsewhere.
 
 Arrays are by position, and as in `gmtree._kernels.projection`. ``kappa`` holds the fourth cumulant
-of each measurement's noise, or is None where all are equal (and count as one); then so do the
-variances.
+of each measurement's noise. It is None if all are equal; then these cumulants and the variances
+count as one.
 """
 
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ def _fourth(x):
 
 @kernel
 def collect(parent, s, t, kappa, below, inside, start, stop):
-    """Z_i = g^4 kappa_i + h^4 sum of Z_c: fourth cumulants of what is known from below.
+    """Z_i = g^4 kappa_i + h^4 sum of Z_c: fourth cumulants of the estimates from below.
 
     Z goes into `below`, the sums over children into `inside`, which holds zeros on entry;
     children before parents.
@@ -59,9 +59,9 @@ def spread_root(s, t, kappa, lean, outside):
 def spread(parent, q, s, t, kappa, below, inside, lean, outside, start, stop):
     """Fourth cumulants of the consistent values, in place of Z in `below`.
 
-    The final value of c below p is ``z_c + k (x_p - b_p)``, and x_p is `lean_p` times b_p plus
-    what does not come through the children. So z_c has weight ``1 + k (lean_p - 1)`` in x_c, its
-    siblings ``k (lean_p - 1)``, and the noise outside p has k times its weight in x_p.
+    The final value of a child c of p is ``z_c + k (x_p - b_p)``, and x_p is `lean_p` times b_p plus
+    a part that is independent of the children. So in x_c, z_c has the weight ``1 + k (lean_p -
+    1)``, each sibling has ``k (lean_p - 1)``, and noise from outside has k times its weight in x_p.
     """
     for r in range(np.uint64(start), np.uint64(stop)):
         p = parent[r]
@@ -147,7 +147,7 @@ def _step_up(tree, c, weight, left, right):
 
 @helper
 def _own(tree, i, e, w):
-    """Fourth cumulant of i's own noise with weight e on z_i, and what of e - W reaches below."""
+    """Fourth cumulant of i's own noise if z_i has weight e, and the part of e - W passed below."""
     r = at(tree.rank, i)
     g, h, _ = weights(tree.s, tree.t, r)
     return _fourth(g * e) * _noise(tree.kappa, r), h * e - w
@@ -174,12 +174,14 @@ def _descend(tree, i, e, w, path, weight, size, left, right):
 def range_fourths(tree, leaves, ranges, path, weight, out):
     """Fourth cumulants of sums over ranges of leaves.
 
-    Upward, from both ends: the sum is ``W_u x_u + sum over children of (w_c - W_u) z_c`` plus the
-    like further down, with ``W_u = sum k_c w_c``. Downward then the weight e of each z in all of
-    it: ``e_c = w_c - W_u + h_u e_u``. Children off the two paths have weights w of 1 or 0.
+    Upward from both ends, the sum is ``W_u x_u + sum over children of (w_c - W_u) z_c`` plus
+    similar terms further down, with ``W_u = sum k_c w_c``. Downward, the weight e of each z in the
+    whole sum is ``e_c = w_c - W_u + h_u e_u``. Children that are not on the two paths have weights
+    w of 1 or 0.
 
-    `path` and `weight` have three rows to note the nodes of the paths and their weights: from the
-    first leaf and from the last to below where they meet, and from there to below the root.
+    `path` and `weight` have three rows for the nodes of the paths and their weights: the paths from
+    the first and the last leaf up to below their meeting point, and the path from there up to below
+    the root.
     """
     none = np.uint64(0)
     for m in range(np.uint64(out.size)):
@@ -216,7 +218,7 @@ def range_fourths(tree, leaves, ranges, path, weight, out):
             a = np.uint64(at(tree.order, tree.parent[at(tree.rank, a)]))
         total, i, e, w = _descend(tree, a, w_a, w_a, path[2], weight[2], n_top, 0.0, 0.0)
         if n_a == none:
-            # A single leaf.
+            # The range is a single leaf.
             out[m] = total + _fourth(e) * tree.below[at(tree.rank, i)]
             continue
         a = np.uint64(path[0, n_a - ONE])

@@ -10,8 +10,8 @@ def factorize(keys, hashes, table, codes, first):
     """codes[k] = number of keys[k] among the distinct keys; returns how many there are.
 
     A key is a number, or a row of them. `first[c]` becomes the row where code c appeared first.
-    `table` holds -1 and its length is a power of two above the number of keys: open addressing with
-    linear probing, from where the lowest bits of a key's hash say.
+    `table` holds -1, and its length is a power of two above the number of keys. It uses open
+    addressing with linear probing; the lowest bits of a key's hash give the first place.
     """
     mask = np.uint64(table.size - 1)
     distinct = 0
@@ -44,11 +44,14 @@ def _are_equal(keys, a, b):
 
 
 @kernel
-def hash_texts(texts, hashes):
-    """Hash of each row of characters, up to the first zero: shorter texts end in zeros."""
-    factor = np.uint64(0x9E3779B97F4A7C15)
+def hash_texts(texts, hashes, key):
+    """Hash of each row of characters up to the first zero; shorter texts are padded with zeros.
+
+    `key` holds two random odd numbers, so that nobody can prepare texts with equal hashes.
+    """
+    factor = key[0]
     for k in range(np.uint64(hashes.size)):
-        h = np.uint64(0)
+        h = key[1]
         for j in range(np.uint64(texts.shape[1])):
             if texts[k, j] == 0:
                 break

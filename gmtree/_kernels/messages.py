@@ -1,8 +1,8 @@
-"""What a subtree tells the rest of its tree: an estimate, its variance, and how low it may go.
+"""The message of a subtree to the rest of its tree: estimate, variance and least value.
 
-Positions and arrays as in `projection`. ``least_i`` is the least value of node i for which no leaf
-below it that is still free falls below its bound; ``tau_p`` is the same for what each unit of
-variance below p has to take, ``d_p = (x_p - b_p) / t_p``.
+Positions and arrays as in `projection`. ``least_i`` is the least value of node i for which no free
+leaf below it falls below its bound. ``tau_p`` is the least change per unit of variance below p,
+``d_p = (x_p - b_p) / t_p``, for which this holds.
 """
 
 import numpy as np
@@ -13,14 +13,14 @@ from gmtree._kernels._shared import ONE, at, combine, known
 
 @inlined
 def _estimate(order, s, t, v, b, r):
-    """z_r: what is known of position r from itself and below."""
+    """z_r: the estimate of position r from itself and below."""
     own = v[at(order, r)]
     return combine(own, b[r], s, t, r) if r < t.size else own
 
 
 @inlined
 def _least(s, t, b, bound, tau, r):
-    """least_r = b_r + t_r tau_r; of a free leaf its bound, and -inf of one that cannot move."""
+    """least_r = b_r + t_r tau_r; the bound for a free leaf, -inf for a leaf that cannot move."""
     if r >= t.size:
         return bound[r] if s is None or s[r] > 0.0 else -np.inf
     if t[r] == np.inf:
@@ -39,7 +39,7 @@ def estimates(order, s, t, v, b, position, z, q):
 
 @inlined
 def _need(lack, weight):
-    """The step d for which a child that takes ``weight d`` makes up for what it lacks."""
+    """The step d for which a child that moves by ``weight d`` makes up for `lack`."""
     if weight > 0.0:
         return lack / weight
     return np.inf if lack > 0.0 else -np.inf
@@ -49,8 +49,8 @@ def _need(lack, weight):
 def least_steps(parent, order, q, s, t, v, b, bound, tau):
     """tau_p = max over children of (least_c - z_c) / q_c, children first; `tau` holds -inf.
 
-    A child that does not move, q_c = 0, asks for nothing, or for more than there is if it is below
-    its least value already.
+    A child that cannot move (q_c = 0) requires nothing, or an infinite step if it is already below
+    its least value.
     """
     n_internal = np.uint64(t.size)
     # A single node has no parent.
@@ -60,7 +60,7 @@ def least_steps(parent, order, q, s, t, v, b, bound, tau):
             weight = q[r]
         elif s is not None:
             weight = s[r]
-        # One that is known exactly cannot fall.
+        # A child that is known exactly cannot fall.
         moves = s is None or s[r] > 0.0
         if moves:
             p = parent[r]

@@ -7,7 +7,7 @@ from gmtree._kernels._jit import inlined, kernel
 OPEN, CLOSE, COMMA, COLON, SEMICOLON = 40, 41, 44, 58, 59
 QUOTE, BRACKET, UNBRACKET = 39, 91, 93
 
-# What `parse` may find wrong; positive numbers are its result.
+# Errors that `parse` may return; positive numbers are numbers of nodes.
 UNBALANCED, UNCLOSED, NO_END, COMMENT, QUOTED, TWO_NAMES, NO_LENGTH, MORE = range(-1, -9, -1)
 
 
@@ -23,7 +23,7 @@ def _is_special(c):
 
 @kernel
 def count_nodes(text):
-    """An upper bound of the number of nodes: one, and one for each comma or opening bracket."""
+    """An upper bound of the number of nodes: one plus the number of commas and opening brackets."""
     nodes = 1
     for c in text:
         nodes += c in (COMMA, OPEN)
@@ -32,13 +32,14 @@ def count_nodes(text):
 
 @kernel
 def parse(text, parent, start, stop, place, number):
-    """Nodes in the order in which they begin.
+    """Read the nodes in the order in which they begin.
 
-    Node i is called text[start[i]:stop[i]], quotes included, and its length is written as text
-    [place[2i]:place[2i + 1]]; where that has few enough digits to be exact in two operations,
-    number[i] is its value, else NaN. All are empty on entry, and parents -1.
+    The name of node i is text[start[i]:stop[i]], including quotes, and its length is written in
+    text[place[2i]:place[2i + 1]]. number[i] is the value of the length if this has few enough
+    digits to be exact in two operations, else NaN. On entry parents are -1 and the other outputs
+    are empty.
 
-    Returns the number of nodes, or what is wrong, and where.
+    Returns the number of nodes or the code of an error, and its place in the text.
     """
     n, k, size = 1, 0, text.size
     node = np.int64(0)  # the node being described; -1 before it has begun
@@ -139,7 +140,7 @@ def _number(text, k, end):
     while k < end:
         c = text[k]
         if 48 <= c <= 57:
-            mantissa = 10 * mantissa + (c - 48)
+            mantissa = 10 * mantissa + (np.int64(c) - 48)
             digits += 1
             exponent -= point
         elif c == 46 and not point:
@@ -158,7 +159,7 @@ def _number(text, k, end):
             k += 1
         power, first = 0, k
         while k < end and 48 <= text[k] <= 57 and power < 1000:
-            power = 10 * power + (text[k] - 48)
+            power = 10 * power + (np.int64(text[k]) - 48)
             k += 1
         if k == first:
             return np.nan

@@ -1,8 +1,8 @@
 """From a parent array to heights and the canonical order, in linear time without recursion.
 
-Kernels that look at the caller's parent array before it is known to have one root take signed
-numbers, where -1 stands for "no parent". The others take unsigned ones as all kernels do, where -1
-is the largest number.
+Kernels that read the caller's parent array before it is known to have a single root take signed
+numbers, in which -1 means "no parent". The other kernels here take unsigned numbers, like all
+kernels, in which -1 becomes the largest number.
 """
 
 import numpy as np
@@ -46,7 +46,7 @@ def canonical_levels(parent, n_internal, height, level_end):
         if i > 0:
             if p < 0 or p >= i:
                 return 0
-            # Heights only grow on the way back, so the last child seen is a highest one.
+            # Heights only grow in the reverse sweep, so the last child seen has the largest height.
             height[p] = h + 1
     return levels
 
@@ -98,10 +98,10 @@ def heights_parents_first(parent, child_count, height):
 
 @kernel
 def heights_any_order(parent, child_count, pending, queue, height):
-    """Peel internal nodes first in, first out: they leave the queue by ascending height.
+    """Peel internal nodes with a first-in, first-out queue, which they leave by ascending height.
 
     `pending` holds the counts of internal children and is used up. Returns how many nodes were
-    reached: the rest lie on a cycle, and are those with pending > 0.
+    reached. The rest are the nodes on cycles, which have pending > 0.
     """
     n = np.uint64(parent.size)
     tail = np.uint64(0)
@@ -118,7 +118,7 @@ def heights_any_order(parent, child_count, pending, queue, height):
         if p < n:
             pending[p] -= ONE
             if pending[p] == 0:
-                # The last child to leave the queue is a highest one.
+                # The last child to leave the queue has the largest height among its siblings.
                 height[p] = height[i] + ONE
                 queue[tail] = p
                 tail += ONE
@@ -179,8 +179,27 @@ def order_internal(
 
 
 @kernel
+def order_by_number(parent, child_count, position, order, position_parent):
+    """Internal nodes by number, parents before children; `position` is work space.
+
+    Returns whether the positions of parents ascend.
+    """
+    r = np.uint64(0)
+    ascending = True
+    for i in range(np.uint64(parent.size)):
+        if child_count[i] > 0:
+            order[r] = i
+            position[i] = r
+            if r > np.uint64(0):
+                position_parent[r] = position[parent[i]]
+                ascending &= r == ONE or position_parent[r] >= position_parent[r - ONE]
+            r += ONE
+    return ascending
+
+
+@kernel
 def order_leaves(parent, child_count, inner_count, n_internal, next_place, order, position_parent):
-    """Put each leaf among those of its parent: leaves come by the position of the parent."""
+    """Give leaves their positions, ordered by the positions of their parents."""
     place = np.uint64(n_internal)
     for r in range(np.uint64(n_internal)):
         i = order[r]
@@ -244,7 +263,7 @@ def leaves_left_to_right(root, start, child, stack, leaves):
 
 @kernel
 def depth_first(root, start, child, stack, number):
-    """number[i] = how many nodes are met before i, depth first; `stack` is work space."""
+    """number[i] = how many nodes a depth-first walk meets before i; `stack` is work space."""
     one = np.uint64(1)
     stack[0] = root
     top = one
@@ -274,7 +293,7 @@ def descendants(start, child, found):
 
 @kernel
 def find_cycle(parent, first, cycle):
-    """The nodes from `first` along the parents until it comes round again; returns how many.
+    """The nodes on the path of parents from `first` back to itself; returns how many.
 
     Only as many as fit into `cycle` are written.
     """
@@ -291,7 +310,7 @@ def find_cycle(parent, first, cycle):
 
 @kernel
 def first_repeat(codes, seen):
-    """First place whose code occurred before, or -1; `seen` holds zeros, one per code."""
+    """First place whose code occurred earlier, or -1; `seen` holds zeros, one per code."""
     for k in range(codes.size):
         if seen[codes[k]]:
             return k
@@ -301,7 +320,7 @@ def first_repeat(codes, seen):
 
 @kernel
 def count_leaves(parent, n_internal, first):
-    """first[p] = position of the first leaf of p; leaves of one parent sit together."""
+    """first[p] = position of the first leaf of p; leaves of one parent are consecutive."""
     place = n_internal
     for p in range(n_internal):
         first[p] = place

@@ -1,9 +1,9 @@
 """Pairs of nodes: lowest common ancestors over heavy paths, and matrices of all pairs at once.
 
-Every inner node continues the path it lies on into its largest child. ``jump[r]`` holds the
-position where the path through r begins, its *head*, and the parent of that head, side by side
-because a walk needs both. From a head to its parent the subtree at least doubles, so a walk to
-the root changes paths at most log2(n) times.
+Every internal node continues its path into its largest child. ``jump[r]`` holds the *head* of the
+path through r, which is the position where the path begins, and the parent of that head. They are
+stored side by side because a walk needs both. The subtree of a head's parent is at least twice as
+large as that of the head, so a walk to the root changes paths at most log2(n) times.
 """
 
 import numpy as np
@@ -43,7 +43,7 @@ def lowest_common_ancestors(jump, order, rank, i, j, out, start, stop):
         a, b = at(rank, i[k]), at(rank, j[k])
         head_a, head_b = jump[a, 0], jump[b, 0]
         while head_a != head_b:
-            # Positions have parents first, so the later head cannot be above the other node.
+            # Parents have earlier positions, so the later head cannot be above the other node.
             if head_a > head_b:
                 a = jump[a, 1]
                 head_a = jump[a, 0]
@@ -78,7 +78,7 @@ def all_distances(parent, order, edge, out, start, stop):
 
 @inlined
 def _entry(value, end, low, k, m):
-    """What pair (k, m) of the nodes has, if their common ancestor is at position `low`."""
+    """The entry of pair (k, m) of the nodes, if their common ancestor is at position `low`."""
     return value[low] if end is None else end[k] + end[m] - value[low] - value[low]
 
 
@@ -88,8 +88,8 @@ def all_pairs(place, branch, row, value, end, out, start, stop):
 
     Nodes are listed depth first: node k of the list is at position place_k and has row and column
     row_k; branch_k is the position of the common ancestor of nodes k and k + 1. The common ancestor
-    of k and m is the first of those between them, since parents have earlier positions. Every
-    row is written from k to the right and to the left, so that writing stays within it.
+    of k and m is the first of those between them, since parents have earlier positions. Every row
+    is written from k to the right and to the left, so that all writes stay within one row.
     """
     size = np.uint64(place.size)
     for k in range(np.uint64(start), np.uint64(stop)):

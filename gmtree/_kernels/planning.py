@@ -1,13 +1,13 @@
 """The expected error of a release as a function of the variance of each level, with its gradient.
 
-Nodes with the same depth and alike subtrees are one *class*: what is known from below is the same
-for all of them. Classes are numbered children first, the root last; class i has edges ``first[i]``
-to ``first[i + 1]`` to the classes of its children, ``times`` of each. The errors below a node are a
-linear function of its own: with P_i the variance of its final value,
+Nodes of equal depth with identical subtrees form one *class*, since all of them are known from
+below with the same variance. Classes are numbered children first, the root last; class i has edges
+``first[i]`` to ``first[i + 1]`` to the classes of its children, ``times`` of each. The errors below
+a node are a linear function of its own error: with P_i the variance of its final value,
 
     sum of weight_j P_j over the subtree of i = alpha_i + beta_i P_i,
 
-which makes one upward pass of everything.
+so that one upward pass computes them all.
 """
 
 import numpy as np
@@ -51,7 +51,7 @@ def expected_error(first, child, times, level, exact, weight, s, q, t, r, alpha,
 def error_gradient(
     first, child, times, level, exact, s, q, t, r, beta, d_q, d_alpha, d_beta, out
 ):  # fmt: skip
-    """Derivatives by the variance of each level: the same pass backwards, after it.
+    """Derivatives by the variance of each level, by running `expected_error` backwards.
 
     `d_q`, `d_alpha`, `d_beta` and `out` hold zeros on entry.
     """
@@ -89,8 +89,8 @@ def error_gradient(
 def longest_paths(first, child, times, level, exact, loss, reach, best, second):
     """The largest sum of losses on a path down from each class, and where it goes.
 
-    `best` and `second` become the first steps of the two longest paths through different
-    children, -1 where there are none; two alike children count as different.
+    `best` and `second` become the first steps of the two longest paths through different children,
+    or -1 if there are none. Two children of one class count as different.
     """
     for i in range(first.size - 1):
         best[i] = -1

@@ -3,13 +3,17 @@
 Node i was measured as ``v_i`` with variance ``s_i``. On the way up each node collects from its
 children ``b_i = sum z_c`` and ``t_i = sum q_c`` and combines that with its own measurement into
 the estimate ``z_i`` with variance ``q_i``; on the way down the difference between a node's
-final value and ``b_i`` is shared among its children in proportion to their ``q_c``.
+final value and ``b_i`` is shared among its children in proportion to their ``q_c``: each takes
+``q_c d_i``, where ``d_i = (x_i - b_i) / t_i`` is the difference per unit of variance.
 
 Arrays ``t`` and ``b`` are by position of internal nodes, ``s`` by position of all nodes, and
-``v`` and ``out`` in the caller's numbering. ``s`` is None where all variances are equal; they
-then count as one. Where nothing is known from below of some node, its q and its parent's t are
-infinite; only then there is an array ``q``, by position of all nodes, which in such families
-holds the fraction that each child takes, and elsewhere the q above.
+``v`` and ``out`` in the caller's numbering. If all variances are equal, ``s`` is None and they
+count as one. If nothing is known of some node from below, its q and its parent's t are infinite.
+Only in this case there is an array ``q``, by position of all nodes. In such families it holds the
+fraction that each child takes, and in other families the q from above.
+
+If all variances are equal, ``inverse`` holds 1 / (1 + t), so that the sweeps need not divide, and
+``t`` may be None. Otherwise ``inverse`` is not read.
 
 On the way down, kernels set ``seen[0]`` if a result is larger than ``largest``, the largest
 number that ``out`` can hold, or is not a number.
@@ -22,7 +26,6 @@ from gmtree._kernels._shared import (
     ONE,
     add,
     at,
-    combine,
     first_new_parent,
     known,
     ratio,
@@ -30,28 +33,49 @@ from gmtree._kernels._shared import (
     weights,
 )
 
-# Sums of at least this many siblings that stand in a row are compensated: rounding that is the
-# same for all of them does not average out.
+# Sums of at least this many consecutive siblings are compensated, since rounding errors that are
+# equal for all siblings do not average out.
 LONG = np.uint64(128)
-# The same for several columns, which are added up one after the other: as many rows as a
-# processor's cache holds.
+# Like `LONG`, but for several columns, which are added up one after the other. This many rows fit
+# into the cache of a processor.
 LONG_ROWS = np.uint64(4096)
 
 
 @inlined
-def _combine_again(v, b, q, s, t, r):
-    """(z, q, 1 / t) on the way down."""
+def _gap(v, b, inverse):
+    """``inverse * (b - v)``, even if the difference itself would overflow."""
+    return 2.0 * inverse * (0.5 * b - 0.5 * v)
+
+
+@inlined
+def _estimate(v, b, s, t, inverse, r):
+    """z_r."""
+    if t is None:
+        return v + _gap(v, b, inverse[r])
     if s is None:
-        # One division for all three: it is what a sweep over internal nodes waits for.
-        inverse = 1.0 / (t[r] * (1.0 + t[r]))
-        return (v * t[r] + b) * t[r] * inverse, t[r] * t[r] * inverse, (1.0 + t[r]) * inverse
+        return t[r] * inverse[r] * v + inverse[r] * b
+    gain, carry, _ = weights(s, t, r)
+    return gain * v + carry * b
+
+
+@inlined
+def _value(v, b, d, q, s, t, inverse, r):
+    """(x_r, d_r) from v_r, b_r and the parent's d."""
+    if t is None:
+        own = inverse[r] * d - _gap(v, b, inverse[r])
+        return v + d - own, own
+    if s is None:
+        gain = t[r] * inverse[r]
+        x = gain * v + inverse[r] * b + gain * d
+        return x, inverse[r] * d - _gap(v, b, inverse[r])
     gain, carry, variance = weights(s, t, r)
-    return gain * v + carry * b, variance if q is None else q[r], ratio(1.0, t[r])
+    x = gain * v + carry * b + (variance if q is None else q[r]) * d
+    return x, ratio(x - b, t[r])
 
 
 @inlined
 def _stretch_before(parent, r, start, long):
-    """Where the stretch of positions that ends before r begins, and whether it is a long one.
+    """The start of the stretch of positions that ends before r, and whether the stretch is long.
 
     It is long if it has `long` positions, all of them siblings. Stretches begin at multiples of
     `long`, so that they do not depend on how threads share a sweep.
@@ -59,6 +83,15 @@ def _stretch_before(parent, r, start, long):
     last = r - ONE
     first = max(last - last % long, start)
     return first, r == first + long and parent[first] == parent[last]
+
+
+@inlined
+def _is_chain(parent, start, stop):
+    """Whether each position from `start` to ``stop - 1`` is a child of the one before it."""
+    r = start
+    while r < stop and parent[r] + ONE == r:
+        r += ONE
+    return r == stop
 
 
 # --------------------------------------------------------------------------- stage 1
@@ -153,7 +186,7 @@ def up_leaves(parent, order, v, b, start, stop):
     new = first_new_parent(parent, b.shape[0], r)
     while r < stop:
         end = min(r - r % long + long, stop)
-        # Sums are started a stretch at a time, while they are in the cache.
+        # Sums are initialised a stretch at a time, while they are in the cache.
         _start_sums(b, new, parent[end - ONE] + ONE)
         new = parent[end - ONE] + ONE
         if r + long == end and parent[r] == parent[end - ONE]:
@@ -192,9 +225,9 @@ def up_leaf_families(parent, order, v, b, start, stop):
 
 @helper
 def _add_family(parent, order, v, r, stop):
-    """The sum of v over r and its siblings that follow, and where they end; up to `stop`.
+    """The sum of v over r and the siblings that follow up to `stop`, and the end of these.
 
-    A long sum is put together from short ones; what rounding takes between these is added last.
+    A long sum is the sum of short ones, whose rounding errors are added last.
     """
     p = parent[r]
     total, r = _add_siblings(parent, order, v, r, min(r + LONG, stop))
@@ -207,7 +240,7 @@ def _add_family(parent, order, v, r, stop):
 
 @helper
 def _add_siblings(parent, order, v, r, stop):
-    """The sum of v over r and its siblings that follow, and where they end; up to `stop`."""
+    """The sum of v over r and the siblings that follow up to `stop`, and the end of these."""
     if parent[stop - ONE] != parent[r]:
         p, stop = parent[r], r
         while parent[stop] == p:
@@ -217,7 +250,7 @@ def _add_siblings(parent, order, v, r, stop):
 
 @inlined
 def _add_all(order, v, r, stop):
-    """The sum of v over positions r to ``stop - 1``, in four parts that need not wait in turn."""
+    """The sum of v over positions r to ``stop - 1``, in four parts that are independent."""
     a = b = c = d = 0.0
     while r + np.uint64(4) <= stop:
         a += v[at(order, r)]
@@ -232,7 +265,7 @@ def _add_all(order, v, r, stop):
 
 
 @kernel
-def up_inner(parent, order, s, t, v, b, start, stop):
+def up_inner(parent, order, s, t, inverse, v, b, start, stop):
     """b_parent += z_i, with z_i from v_i and b_i; children before parents."""
     r, start = np.uint64(stop), np.uint64(start)
     while r > start:
@@ -243,68 +276,80 @@ def up_inner(parent, order, s, t, v, b, start, stop):
                 total, lost = b[p], 0.0
                 while r > start and parent[r - ONE] == p:
                     r -= ONE
-                    z = combine(v[at(order, r)], b[r], s, t, r)
+                    z = _estimate(v[at(order, r)], b[r], s, t, inverse, r)
                     total, lost = add(total, lost, z)
                 b[p] = total_of(total, lost)
             else:
                 for j in range(v.shape[1]):
                     total, lost = 0.0, 0.0
                     for k in range(first, r):
-                        z = combine(v[at(order, k), j], b[k, j], s, t, k)
+                        z = _estimate(v[at(order, k), j], b[k, j], s, t, inverse, k)
                         total, lost = add(total, lost, z)
                     b[p, j] += total_of(total, lost)
                 r = first
+        if v.ndim == 1 and _is_chain(parent, first, r):
+            # Each position depends on the one before, so their sums are passed in a register, not
+            # in memory.
+            below = b[r - ONE]
+            while r > first:
+                r -= ONE
+                below = b[r - ONE] + _estimate(v[at(order, r)], below, s, t, inverse, r)
+                b[r - ONE] = below
         while r > first:
             r -= ONE
             i, p = at(order, r), parent[r]
             if v.ndim == 1:
-                b[p] += combine(v[i], b[r], s, t, r)
+                b[p] += _estimate(v[i], b[r], s, t, inverse, r)
             else:
                 for j in range(v.shape[1]):
-                    b[p, j] += combine(v[i, j], b[r, j], s, t, r)
+                    b[p, j] += _estimate(v[i, j], b[r, j], s, t, inverse, r)
 
 
 @kernel
-def root(order, s, t, v, b, out, largest, seen):
-    """x_root = z_root; b_root becomes what its children share."""
+def root(order, s, t, inverse, v, b, out, largest, seen):
+    """x_root = z_root, then d_root in place of b_root."""
     r = np.uint64(0)
     i = at(order, r)
-    per_variance = ratio(1.0, t[r])
     if v.ndim == 1:
-        x = combine(v[i], b[r], s, t, r)
+        x, b[r] = _value(v[i], b[r], 0.0, None, s, t, inverse, r)
         seen[0] |= not abs(x) <= largest
         out[i] = x
-        b[r] = (x - b[r]) * per_variance
     else:
         for j in range(v.shape[1]):
-            x = combine(v[i, j], b[r, j], s, t, r)
+            x, b[r, j] = _value(v[i, j], b[r, j], 0.0, None, s, t, inverse, r)
             seen[0] |= not abs(x) <= largest
             out[i, j] = x
-            b[r, j] = (x - b[r, j]) * per_variance
 
 
 @kernel
-def down_inner(parent, order, q, s, t, v, b, out, largest, seen, start, stop):
+def down_inner(parent, order, q, s, t, inverse, v, b, out, largest, seen, start, stop):
     """x_i = z_i + q_i d_parent, then d_i = (x_i - b_i) / t_i in place of b_i.
 
     Computing z_i again costs less than having kept it. `out` may be `v`.
     """
     fits = True
-    for r in range(np.uint64(start), np.uint64(stop)):
-        i, p = at(order, r), parent[r]
-        if v.ndim == 1:
-            z, variance, per_variance = _combine_again(v[i], b[r], q, s, t, r)
-            x = z + variance * b[p]
-            fits &= abs(x) <= largest
-            out[i] = x
-            b[r] = (x - b[r]) * per_variance
-        else:
-            for j in range(v.shape[1]):
-                z, variance, per_variance = _combine_again(v[i, j], b[r, j], q, s, t, r)
-                x = z + variance * b[p, j]
+    for first in range(np.uint64(start), np.uint64(stop), LONG):
+        end = min(first + LONG, np.uint64(stop))
+        if v.ndim == 1 and _is_chain(parent, first, end):
+            d = b[first - ONE]
+            for r in range(first, end):
+                i = at(order, r)
+                x, d = _value(v[i], b[r], d, q, s, t, inverse, r)
+                b[r] = d
                 fits &= abs(x) <= largest
-                out[i, j] = x
-                b[r, j] = (x - b[r, j]) * per_variance
+                out[i] = x
+            continue
+        for r in range(first, end):
+            i, p = at(order, r), parent[r]
+            if v.ndim == 1:
+                x, b[r] = _value(v[i], b[r], b[p], q, s, t, inverse, r)
+                fits &= abs(x) <= largest
+                out[i] = x
+            else:
+                for j in range(v.shape[1]):
+                    x, b[r, j] = _value(v[i, j], b[r, j], b[p, j], q, s, t, inverse, r)
+                    fits &= abs(x) <= largest
+                    out[i, j] = x
     if not fits:
         seen[0] = True
 
@@ -316,7 +361,7 @@ def down_leaves(parent, order, q, v, b, out, largest, seen, start, stop):
     for first in range(np.uint64(start), np.uint64(stop), LONG):
         end = min(first + LONG, np.uint64(stop))
         if v.ndim == 1 and parent[first] == parent[end - ONE]:
-            # With one parent several children can be done at once.
+            # Several children of one parent can be computed at the same time.
             d = b[parent[first]]
             for r in range(first, end):
                 i = at(order, r)
@@ -346,9 +391,9 @@ def down_leaves(parent, order, q, v, b, out, largest, seen, start, stop):
 def known_sizes(parent, order, s, v, size, fractional):
     """size_p = sum of |v_c| over the children of each internal node; children before parents.
 
-    A child that is not known exactly counts with its own size, the sum over its children.
-    `fractional` is set where one of the numbers that are added up is not whole. Both hold zeros
-    on entry.
+    A child that is not known exactly contributes its own size, which is the sum over its children.
+    `fractional` is set for nodes with a summand that is not whole. `size` and `fractional` hold
+    zeros on entry.
     """
     r = np.uint64(parent.size)
     while r > ONE:

@@ -1,10 +1,10 @@
 """Sums over ranges of leaves, from the fewest nodes that cover them.
 
-Nodes keep the caller's numbers here. `start`, `child` and `place` are the child lists of the tree:
-child[start[p]:start[p + 1]] are the children of p from left to right, and node i stands at
-child[place[i]]. `child`, `place` and `leaves` are ``None`` in a tree numbered level by level, where
-place s holds node s + 1 and the leaves come last; `rank` is ``None`` where parents have smaller
-numbers than their children.
+These kernels use the caller's numbers of nodes. `start`, `child` and `place` are the child lists of
+the tree: child[start[p]:start[p + 1]] are the children of p from left to right, and node i stands
+at child[place[i]]. `child`, `place` and `leaves` are ``None`` if the tree is numbered level by
+level: then place s holds node s + 1 and the leaves come last. `rank` is ``None`` if parents have
+smaller numbers than their children.
 """
 
 import numpy as np
@@ -52,7 +52,7 @@ def _add_places(child, v, prefix, first, lo, hi, out, k):
 
 @kernel
 def family_prefix(start, child, v, prefix):
-    """prefix_s = v of place s + prefix of the place before, anew in each family."""
+    """prefix_s = v of place s + prefix of the place before, starting again in each family."""
     for p in range(np.uint64(start.size - 1)):
         first = np.uint64(start[p])
         for s in range(first, np.uint64(start[p + np.uint64(1)])):
@@ -69,10 +69,10 @@ def cover_sums(
 ):
     """out_k = sum of v over the highest nodes whose leaves all lie in [a_k, b_k).
 
-    Climbs from both end leaves to the children of their lowest common ancestor. As long as
-    everything below `left` is in the range, `left` stands for all of it; the first time it has
-    a sibling further left, it is added, and from then on the siblings to its right. `prefix` is
-    None to add siblings one by one.
+    Climbs from both end leaves to the children of their lowest common ancestor. As long as all
+    leaves below `left` are in the range, `left` represents them. Once it has a sibling further
+    left, it is added, and from then on the siblings to its right. `prefix` is None to add siblings
+    one by one.
     """
     one = np.uint64(1)
     for k in range(np.uint64(begin), np.uint64(end)):
@@ -86,7 +86,7 @@ def cover_sums(
         top = left
         if left != right:
             p, q = np.uint64(parent[left]), np.uint64(parent[right])
-            # The parent that comes later in the order cannot be the common ancestor.
+            # The parent with the larger position cannot be the common ancestor.
             while p != q:
                 if at(rank, p) > at(rank, q):
                     first, s = np.uint64(start[p]), _place_of(place, left)
@@ -115,7 +115,7 @@ def cover_sums(
                     _add_node(v, right, out, k)
                 _add_places(child, v, prefix, first, s + one, t, out, k)
                 continue
-        # One node covers the range; so does its parent where it is an only child.
+        # A single node covers the range. If it is an only child, its parent covers the range, too.
         while top != root:
             p = np.uint64(parent[top])
             if np.uint64(start[p + one]) - np.uint64(start[p]) > one:

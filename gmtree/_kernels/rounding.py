@@ -1,13 +1,14 @@
 """Whole numbers from consistent values: every node its floor or its ceiling, sums exact.
 
-Each node may become any whole number less than 1 away from its value. From the leaves up, the
-sums of the children narrow that to one or two numbers; from the root down, each node divides its
-number among its children, each of which gets one of its own one or two. The values need not add
-up exactly for that to work, since the range of a node is that of its children's sums.
+Each node may become any whole number less than 1 away from its value. From the leaves up, the sums
+of the children narrow this to one or two numbers. From the root down, each node divides its number
+among its children, each of which gets one of its own one or two numbers. The values need not add up
+exactly, since the range of a node is computed from its children's sums.
 
 Families are by position (leaves of p from first_leaf[p] on, its other children in `inner`), `x`
-and `out` by the caller's nodes. ``room_r`` is 1 where a node may become one more than its least.
-Fractions are compared in steps of 2**-30, so that rounding in the last digits decides no tie.
+and `out` by the caller's nodes. ``room_r`` is 1 if the node may also become its least number plus
+one. Fractions are compared in steps of 2**-30, so that rounding in the last digits does not decide
+ties.
 """
 
 import numpy as np
@@ -20,7 +21,7 @@ from gmtree._kernels._shared import ONE, at
 def ranges(order, first_leaf, first_inner, inner, x, out, room):
     """The least number of every node into `out`, and its room; children before parents.
 
-    Returns the last position whose floor and ceiling its children cannot add up to, or -1.
+    Returns the last position whose children can add up to neither its floor nor its ceiling, or -1.
     """
     bad = -1
     p = np.uint64(first_leaf.size - 1)
@@ -41,7 +42,7 @@ def ranges(order, first_leaf, first_inner, inner, x, out, room):
             total += out[at(order, c)]
             extra += np.int64(room[c])
         i = at(order, p)
-        # Its own floor and ceiling, but not beyond what the children can add up to.
+        # Its own floor and ceiling, limited to the numbers that its children can add up to.
         least = max(np.int64(np.floor(x[i])), total)
         most = min(np.int64(np.ceil(x[i])), total + extra)
         if least > most:
@@ -91,7 +92,7 @@ def _fraction(x, least):
 
 @helper
 def _loses_first(fraction, node, a, b):
-    """Whether a is to lose its unit before b: smaller fraction, or larger number."""
+    """Whether a loses its unit before b: smaller fraction, or in a tie the larger node number."""
     return fraction[a] < fraction[b] or (fraction[a] == fraction[b] and node[a] > node[b])
 
 
@@ -113,11 +114,11 @@ def _sift(fraction, node, size, k):
 
 @helper
 def _offer(fraction, node, size, wanted, f, i):
-    """Put (f, i) among the best `wanted` of those offered; returns the new size."""
+    """Keep (f, i) if it is among the `wanted` best candidates so far; returns the new size."""
     if size < wanted:
         fraction[size] = f
         node[size] = i
-        # Climb: the entry that loses first belongs on top.
+        # Sift up, since the entry that loses first belongs on top.
         k = size
         while k > 0 and _loses_first(fraction, node, k, (k - 1) // 2):
             up = (k - 1) // 2
@@ -134,7 +135,7 @@ def _offer(fraction, node, size, wanted, f, i):
 
 @helper
 def _bucket(f, buckets):
-    """Which of so many equal parts of [0, 1] a fraction lies in."""
+    """The index of the part that contains a fraction, if [0, 1] is divided into equal parts."""
     return min((f * buckets) >> 30, buckets - 1)
 
 
@@ -142,8 +143,8 @@ def _bucket(f, buckets):
 def round_largest(order, first_leaf, first_inner, inner, x, out, room, counts, fraction, node):
     """Hand units on to the children with the largest fractions, parents first.
 
-    Ties go to the smaller number. A histogram of the fractions in as many parts as there are
-    takers tells which parts get a unit as a whole; only in one part must children be compared.
+    Ties go to the smaller number. A histogram of the fractions, with as many bins as candidates,
+    shows for which bins all children get a unit. Only in one bin must children be compared.
     `counts` holds zeros; it, `fraction` and `node` have room for the largest family.
     """
     for p in range(np.uint64(first_leaf.size - 1)):
@@ -156,7 +157,7 @@ def round_largest(order, first_leaf, first_inner, inner, x, out, room, counts, f
             i = at(order, c)
             if room[c] and wanted < takers:
                 counts[_bucket(_fraction(x[i], out[i]), takers)] += 1
-        # From the top, parts that get a unit as a whole; `left` units are for the next part.
+        # From the top, all children of these bins get a unit; `left` units remain for the next bin.
         part = takers - 1
         left = wanted
         while wanted < takers and counts[part] <= left:
@@ -184,10 +185,10 @@ def round_largest(order, first_leaf, first_inner, inner, x, out, room, counts, f
 def round_random(order, first_leaf, first_inner, inner, x, out, room, uniform):
     """Hand units on so that each child gets one with a probability of its fraction.
 
-    Systematic sampling: with the fractions laid end to end, child c gets a unit if one of the
-    points u, u + 1, ... falls into its stretch. The points that fall into all of them are one more
-    if u is below the fraction f of their total; so u is drawn from [0, f) or from [f, 1) as
-    there is that one more unit or not. The parent got its number with just these chances.
+    Systematic sampling: the fractions are laid end to end, and child c gets a unit if one of the
+    points u, u + 1, ... falls into its interval. One more point falls into the union of the
+    intervals if u is below the fraction f of their total. So u is drawn from [0, f) if there is one
+    more unit, and else from [f, 1). The parent got its number with the same probabilities.
     """
     for p in range(np.uint64(first_leaf.size - 1)):
         wanted, takers = _wanted(order, first_leaf, first_inner, inner, out, room, p)

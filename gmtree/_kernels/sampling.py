@@ -1,8 +1,8 @@
 """Draws of integer noise from random words, by integers alone.
 
-If the random words do not decide a draw, no kernel decides it either. The kernels note the
-places of such draws in `undecided`. The caller finishes them from the same words and fresh ones,
-so that each draw is a function of one endless stream of words.
+The random words may leave a draw undecided. The kernels list such draws in `undecided`. The caller
+completes them from the same words and further ones, so that each draw is a function of one endless
+stream of words.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ def _find(floors, guide, shift, u):
 
 @helper
 def _signed(magnitude, sign):
-    """`magnitude`, or minus it where `sign` is 1."""
+    """`magnitude`, or its negative if `sign` is 1."""
     s = np.int64(sign)
     return (np.int64(magnitude) ^ -s) + s
 

@@ -34,7 +34,7 @@ def generation_rows(parent, root, node, edge, indices, data):
 
 @kernel
 def neighbour_rows(parent, root, start, child, edge, diagonal, indices, data):
-    """Symmetric rows of neighbours: e, or -e beside a diagonal where one is given.
+    """Symmetric rows of neighbours: e, or -e beside a diagonal if one is given.
 
     The children of i, ascending, are child[start[i]:start[i + 1]]; parent and diagonal are
     merged in between.
@@ -45,7 +45,7 @@ def neighbour_rows(parent, root, start, child, edge, diagonal, indices, data):
         e = 1.0 if edge is None else edge[i]
         if diagonal is not None:
             e = -e
-        # What is not there has the column n, which is never reached.
+        # A missing entry has the column n, which is never reached.
         above = n if i == root else np.uint64(parent[i])
         own = n if diagonal is None else i
         q, end = np.uint64(start[i]), np.uint64(start[i + one])
@@ -85,3 +85,28 @@ def ancestor_rows(parent, order, node, edge, indptr, indices, data, start, stop)
             indices[k], data[k] = indices[first], data[first] * e / w
             first += one
             k += one
+
+
+@kernel
+def factor_counts(start, row, parent, mark, count, most):
+    """count_i = entries below the diagonal in column i of the Cholesky factor; False above `most`.
+
+    The matrix is symmetric, and the entries of its column k are row[start[k]:start[k + 1]]. Row k
+    of the factor has the columns on the paths of the elimination tree from each entry of row k of
+    the matrix up to k.
+    """
+    one, n, total = np.uint64(1), np.uint64(mark.size), 0
+    for k in range(n):
+        parent[k], mark[k] = n, k
+        for q in range(np.uint64(start[k]), np.uint64(start[k + one])):
+            i = np.uint64(row[q])
+            while i < k and mark[i] != k:
+                if parent[i] == n:
+                    parent[i] = k
+                count[i] += 1
+                total += 1
+                mark[i] = k
+                i = np.uint64(parent[i])
+        if total > most:
+            return False
+    return True

@@ -1,7 +1,7 @@
 """Eigenvectors of a Generation Matrix, each in one walk.
 
-Both return the position of the first node found whose weight equals the eigenvalue, so that no
-such vector exists, or -1 where there is none.
+If another node with the eigenvalue as its weight is met, no such vector exists. The kernels then
+return the position of the first such node, otherwise -1.
 """
 
 import numpy as np

@@ -1,12 +1,12 @@
 """The sweeps behind a Generation Matrix: products and solves, downward and upward.
 
 In each, ``w_i`` is the weight of node i and ``e_i`` that of the edge from i to its parent,
-both stored by position and ``None`` when all are one. Values are one number per node or one
-row of numbers per node; which one is known when a kernel is compiled.
+both stored by position and ``None`` when all are one. Values are one number per node or one row of
+numbers per node. This is known when a kernel is compiled.
 
-On the way up the sum over the children of position p is kept in ``total[p]``: in 64 bits, so that
-a million small numbers in 32 bits do not get lost beside their sum, and by position, so that
-siblings meet it in the cache. ``total`` is ``None`` where ``out`` itself is as good.
+On the way up, ``total[p]`` holds the sum over the children of position p. It has 64 bits, so that a
+million small 32-bit numbers do not get lost next to their sum, and it is by position, so that
+siblings find it in the cache. ``total`` is ``None`` if ``out`` itself can serve.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from gmtree._kernels._jit import helper, inlined, kernel
 from gmtree._kernels._shared import ONE, at, first_new_parent
 
-# Leaves whose parents' sums are started together.
+# Number of leaves whose parents' sums are initialised together.
 STRETCH = np.uint64(128)
 
 
@@ -42,7 +42,7 @@ def propagate(parent, order, node, edge, v, out, start, stop):
 
 @inlined
 def _add_to(total, out, order, p, x):
-    """Add x to what position p has got so far."""
+    """Add x to the sum at position p."""
     if total is None:
         out[at(order, p)] += x
     else:
@@ -51,7 +51,7 @@ def _add_to(total, out, order, p, x):
 
 @inlined
 def _add_entry_to(total, out, order, p, j, x):
-    """The same for column j, where a node has a row of numbers."""
+    """Add x to the sum of column j, if a node has a row of numbers."""
     if total is None:
         out[at(order, p), j] += x
     else:
@@ -60,7 +60,7 @@ def _add_entry_to(total, out, order, p, j, x):
 
 @helper
 def _start_sums(total, v, out, order, p, stop):
-    """Give positions p to ``stop - 1`` what they have before their children add to it."""
+    """Initialise the sums of positions p to ``stop - 1``, before their children are added."""
     while p < stop:
         if v.ndim == 1:
             if total is None:
@@ -78,7 +78,7 @@ def _start_sums(total, v, out, order, p, stop):
 
 @inlined
 def _take_leaf(order, node, edge, v, out, r):
-    """Write z_i = v_i / w_i of the leaf at position r; what it brings to its parent, e_i z_i."""
+    """Write z_i = v_i / w_i of the leaf at position r; returns e_i z_i, its part of the parent."""
     i = at(order, r)
     z = _over(v[i], node, r)
     out[i] = z
@@ -89,8 +89,9 @@ def _take_leaf(order, node, edge, v, out, r):
 def accumulate_leaves(parent, order, node, edge, v, out, total, n_inner, start, stop):
     """z_i = v_i / w_i at leaves, added as e_i z_i to the parent. `out` may be `v`.
 
-    Parents of leaves ascend. Their sums, and those of the parents without leaves between them,
-    are started a stretch at a time, while they are in the cache: nothing need be there on entry.
+    Parents of leaves ascend. Their sums, and those of the internal nodes without leaves between
+    them, are initialised a stretch at a time, while they are in the cache. They may hold anything
+    on entry.
     """
     start, stop = np.uint64(start), np.uint64(stop)
     new = first_new_parent(parent, n_inner, start)
@@ -138,7 +139,7 @@ def accumulate_leaf_families(parent, order, node, edge, v, out, total, n_inner, 
 def accumulate(parent, order, node, edge, v, out, total, start, stop):
     """z_i = (v_i + sum of e_c z_c) / w_i, children before parents. `out` may be `v`.
 
-    The sum is in `total`; where that is None, `out` holds it with v_i. Leaves come before.
+    The sum is in `total`; if that is None, `out` holds v_i plus the sum. Leaves are done before.
     """
     r = np.uint64(stop)
     while r > np.uint64(start):

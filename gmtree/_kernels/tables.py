@@ -22,7 +22,8 @@ from gmtree._kernels._jit import inlined, kernel
 from gmtree._kernels._shared import at, share, weights
 
 ONE = np.uint64(1)
-# What rounding may leave between two numbers that are equal, relative to the largest of a row.
+# Largest difference that rounding can cause between two equal numbers, relative to the largest of a
+# row.
 ROUNDING = 1e-14
 
 
@@ -40,7 +41,7 @@ def steps(parent, q, s, t, gain, carry, part):
 
 @inlined
 def _sum(x, start, stop):
-    """The sum of a stretch, in four parts that need not wait in turn."""
+    """The sum of a stretch, in four parts that are independent."""
     a = b = c = d = 0.0
     j = start
     while j + np.uint64(4) <= stop:
@@ -80,7 +81,7 @@ def _to_contrasts(lengths, work, size):
 
 @inlined
 def _from_contrasts(lengths, work, size):
-    """x_j = d_j + S / k for j > 0, and x_0 = S - sum of the others: the way back."""
+    """x_j = d_j + S / k for j > 0, and x_0 = S minus the sum of these: the inverse."""
     inner = ONE
     for a in range(lengths.size - 1, -1, -1):
         k = np.uint64(lengths[a])
@@ -109,9 +110,9 @@ def take(y, lengths, precision, query, block, source, factor, begins, before, s,
     Row i of `y` has the table of one query at node i, with axes of `lengths`. The query measures
     the blocks in `block`; the columns of the k-th are, in order, at the next places of `source`.
     ``factor[k] * precision[i, query]`` is its precision there, and ``s[i, T]`` the variance of
-    all queries together. Blocks with ``begins[k]`` have not been written by other queries yet.
-    Where several queries are exact, the first of them counts: ``before[q, k]`` tells for queries q
-    before this one whether they measure the k-th block.
+    all queries together. If ``begins[k]`` is true, no other query has written the k-th block yet.
+    If several queries are exact, only the first of them counts: ``before[q, k]`` is true if query
+    q, which precedes this one, measures the k-th block.
     """
     size = np.uint64(y.shape[1])
     for i in range(np.uint64(start), np.uint64(stop)):
@@ -171,7 +172,7 @@ def _down_row(r, i, p, gain, carry, part, first, x, b):
             g, c = gain[r, k], carry[r, k]
             for j in range(low, high):
                 z = g * x[i, j] + c * b[r, j]
-                # The root has no parent: it takes no part of itself.
+                # The root has no parent, so it takes no share of a difference.
                 own = z + f * b[p, j] if r > 0 else z
                 x[i, j] = own
                 b[r, j] = own - b[r, j]
@@ -223,17 +224,18 @@ def pull(leaves, own, rho, y, w, target, start, stop):
 
 
 @kernel
-def split(leaves, rho, variance, relax, x, w, found, start, stop):
+def split(leaves, rho, relax, x, w, found, start, stop):
     """w = relax x + (1 - relax) max(w, 0) + min(w, 0), and how far x is from the optimum.
 
-    ``slope = rho (|w| - x)`` is the gradient of the objective at x. Row k of `found` has for leaf
-    k: the sum of ``|slope| x`` over cells that stay positive; rho times the squared distances of
-    x from the new max(w, 0) and of the new from the old; and the largest
-    ``|min(x, variance slope)|``.
+    ``slope = rho (|w| - x)`` is the gradient of the objective at x. It should be 0 at cells that
+    stay positive, and must not be negative at cells that are held at zero. Row k of `found` has
+    these numbers for leaf k: rho times the squared distances of x from the new max(w, 0) and of the
+    new from the old; the sum of squares of wrong slopes; the sum of wrong positive slopes times
+    their cells; and the largest wrong negative slope, with its sign changed.
     """
     for k in range(np.uint64(start), np.uint64(stop)):
         i = leaves[k]
-        slack = primal = dual = worst = largest = 0.0
+        primal = dual = square = gap = lowest = largest = 0.0
         for c in range(np.uint64(w.shape[1])):
             largest = max(largest, abs(w[k, c]))
         for c in range(np.uint64(w.shape[1])):
@@ -245,25 +247,31 @@ def split(leaves, rho, variance, relax, x, w, found, start, stop):
             new = relax * own + (1.0 - relax) * z + min(old, 0.0)
             w[k, c] = new
             positive = max(own, 0.0) if new > 0.0 else 0.0
-            slack += abs(slope) * positive
-            worst = max(worst, abs(min(own, variance[k] * slope)))
-            primal += (own - max(new, 0.0)) ** 2
-            dual += (max(new, 0.0) - z) ** 2
-        found[k, 0] = slack
-        found[k, 1] = rho[k] * primal
-        found[k, 2] = rho[k] * dual
-        found[k, 3] = worst
+            # There are no branches, since they would be mispredicted at every other cell.
+            negative = 0.5 * (abs(slope) - slope)
+            rest = slope + negative
+            gap += rest * positive
+            square += negative * negative + (rest * rest if positive > 0.0 else 0.0)
+            lowest = negative if negative > lowest else lowest
+            to_new, step = own - max(new, 0.0), max(new, 0.0) - z
+            primal += to_new * to_new
+            dual += step * step
+        found[k, 0] = rho[k] * primal
+        found[k, 1] = rho[k] * dual
+        found[k, 2] = square
+        found[k, 3] = gap
+        found[k, 4] = lowest
 
 
 # --------------------------------------------------------------------------- trees across trees
 
 
 @kernel
-def rows(parent, order, gain, carry, part, upward, v, x, work, start, stop):
-    """Both sweeps along each row of `v`, into `x`; without the upward one b starts as zeros.
+def rows(parent, order, gain, carry, part, v, x, work, start, stop):
+    """Both sweeps along each row of `v`, into `x`.
 
-    So many rows at a time lie side by side in `work` as it has columns; its first rows are the
-    positions, the others the sums b.
+    `work` holds as many rows at a time as it has columns, side by side. Its first rows are the
+    positions, the rest are the sums b.
     """
     n, n_inner = np.uint64(x.shape[1]), np.uint64(gain.shape[0])
     lanes = np.uint64(work.shape[1])
@@ -276,18 +284,17 @@ def rows(parent, order, gain, carry, part, upward, v, x, work, start, stop):
         for lane in range(full, lanes):
             for r in range(n):
                 work[r, lane] = 0.0
-        if upward:
-            r = n
-            while r > ONE:
-                r -= ONE
-                p = n + parent[r]
-                if r >= n_inner:
-                    for lane in range(lanes):
-                        work[p, lane] += work[r, lane]
-                else:
-                    g, c = gain[r, 0], carry[r, 0]
-                    for lane in range(lanes):
-                        work[p, lane] += g * work[r, lane] + c * work[n + r, lane]
+        r = n
+        while r > ONE:
+            r -= ONE
+            p = n + parent[r]
+            if r >= n_inner:
+                for lane in range(lanes):
+                    work[p, lane] += work[r, lane]
+            else:
+                g, c = gain[r, 0], carry[r, 0]
+                for lane in range(lanes):
+                    work[p, lane] += g * work[r, lane] + c * work[n + r, lane]
         for r in range(n):
             p = n + (parent[r] if r > 0 else np.uint64(0))
             f = part[r, 0]
@@ -308,11 +315,10 @@ def rows(parent, order, gain, carry, part, upward, v, x, work, start, stop):
 
 
 @kernel
-def slabs(parent, order, gain, carry, part, first, upward, x, work, start, stop):
+def slabs(parent, order, gain, carry, part, first, x, work, start, stop):
     """Both sweeps along the middle axis of `x`, for a range of the first axis; in place."""
     n = np.uint64(x.shape[1])
     for k in range(np.uint64(start), np.uint64(stop)):
         work[:, :] = 0.0
-        if upward:
-            up(parent, order, gain, carry, first, x[k], work, 1, n)
+        up(parent, order, gain, carry, first, x[k], work, 1, n)
         down(parent, order, gain, carry, part, first, x[k], work, 0, n)

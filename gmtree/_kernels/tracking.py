@@ -1,10 +1,10 @@
-"""Measurements that change one at a time: the upward sweep kept up to date, one path at a time.
+"""Measurements that change one at a time: update the upward sweep along one path at a time.
 
-`sums` holds z of every node but the root along the lists of children (`start`, `place`: by the
-caller's nodes), and sums over pairs and pairs of pairs of them, as `stretch` takes them. The sum b
-of a family is the sum of a few of these. Every number kept is a function of the measurements as
-they are now, computed from its parts by the same additions however often it is renewed. So nothing
-that was there before leaves any rounding behind.
+`sums` holds z of every node except the root along the lists of children (`start`, `place`: by the
+caller's nodes), and sums over pairs and pairs of pairs of these, as `stretch` takes them. The sum b
+of a family is the sum of a few such entries. Every number kept is a function of the current
+measurements alone, and every update computes it from its parts by the same additions. So earlier
+measurements leave no rounding errors behind.
 
 Positions, weights (q, s, t) and measurements v (by node) are as in `gmtree._kernels.projection`.
 """
@@ -53,10 +53,10 @@ def fill(order, s, t, start, place, v, sums):
 
 @kernel
 def renew(parent, order, s, t, start, place, v, sums, r):
-    """Compute anew from position r up what has changed; returns whether all of it is finite.
+    """Recompute all changed numbers from position r up; returns whether all of them are finite.
 
-    In each family that is z of one child and the sums that it is part of: those of ever larger
-    stretches of siblings, up to the first that is not within the family.
+    In each family, z of one child changes, and with it the sums over ever larger stretches of
+    siblings that contain it, up to the first stretch that is not within the family.
     """
     size = np.uint64(sums.size // 2)
     while r > np.uint64(0):

@@ -1,4 +1,4 @@
-"""Numbering of paths level by level, by hashing; sets of leaves into a tree."""
+"""Numbering of paths level by level, by hashing; nesting of sets of leaves into a tree."""
 
 import numpy as np
 
@@ -6,32 +6,36 @@ from gmtree._kernels._jit import inlined, kernel
 
 
 @inlined
-def _slot(above, code, mask):
-    """Where the search for a pair begins: every bit of both acts on the lowest bits."""
-    h = np.uint64(above) * np.uint64(0x9E3779B97F4A7C15)
-    h ^= np.uint64(code) + np.uint64(0x7F4A7C15) + (h >> np.uint64(29))
+def _slot(above, code, mask, key):
+    """Where the search for a pair begins; every bit of both numbers affects the lowest bits.
+
+    `key` holds two random odd numbers, so that nobody can prepare pairs with equal hashes.
+    """
+    h = np.uint64(above) * key[0] + np.uint64(code) * key[1]
+    h ^= h >> np.uint64(32)
     h *= np.uint64(0xBF58476D1CE4E5B9)
     h ^= h >> np.uint64(32)
     return h & mask
 
 
 @kernel
-def enter(table, parent, label, distinct):
+def enter(table, parent, label, distinct, key):
     """Put the pairs (parent[c], label[c]), c < distinct, into an empty table (-1 everywhere)."""
     mask = np.uint64(table.size - 1)
     for c in range(distinct):
-        slot = _slot(parent[c], label[c], mask)
+        slot = _slot(parent[c], label[c], mask, key)
         while table[slot] >= 0:
             slot = (slot + np.uint64(1)) & mask
         table[slot] = c
 
 
 @kernel
-def descend(start, above, code, table, parent, label, distinct):
+def descend(start, above, code, table, parent, label, distinct, key):
     """above[k] = number of the pair (above[k], code[k]) among the distinct pairs, from k = start.
 
-    Pair c is (parent[c], label[c]); `distinct` of them are in `table` on entry. Returns the row
-    where the table is three quarters full, or the number of rows, and the number of pairs by then.
+    Pair c is (parent[c], label[c]); `distinct` of them are in `table` on entry. Stops when the
+    table is three quarters full. Returns the row at which it stopped, or the number of rows, and
+    the number of pairs so far.
     """
     mask = np.uint64(table.size - 1)
     most = table.size - table.size // 4
@@ -42,7 +46,7 @@ def descend(start, above, code, table, parent, label, distinct):
         if last >= 0 and parent[last] == i and label[last] == x:
             above[k] = last
             continue
-        slot = _slot(i, x, mask)
+        slot = _slot(i, x, mask, key)
         while True:
             c = table[slot]
             if c < 0:

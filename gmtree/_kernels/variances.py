@@ -7,16 +7,22 @@ The final value of node c given that of its parent p is ``x_c = z_c + k_c (x_p -
 
 import numpy as np
 
-from gmtree._kernels._jit import helper, kernel
+from gmtree._kernels._jit import helper, inlined, kernel
 from gmtree._kernels._shared import ONE, at, known, ratio, share, stretch, weights
+
+
+@inlined
+def _square(x):
+    """x * x, which ``x**2`` is in machine code, but not always to the last bit in Python."""
+    return x * x
 
 
 @kernel
 def largest_children(parent, s, t, largest, rest):
     """The child with the largest q of each node, and the sum of q over its other children.
 
-    ``t - q_c`` for that child would cancel; for all others it does not. Both outputs hold zeros
-    on entry (position 0 is nobody's child).
+    For that child ``t - q_c`` would suffer from cancellation; for its siblings it does not. Both
+    outputs hold zeros on entry (position 0 is never a child).
     """
     for r in range(ONE, np.uint64(parent.size)):
         p = parent[r]
@@ -39,7 +45,7 @@ def node_variances(parent, q, s, t, largest, rest, variance):
         p = parent[r]
         own = known(s, t, r)
         if own == np.inf:
-            # Known only as the difference of the parent and the other children.
+            # This child is only known as its parent minus its siblings.
             others = np.inf if largest[p] != r else rest[p]
             variance[r] = others + variance[p]
         elif known(s, t, largest[p]) == np.inf:
@@ -90,10 +96,10 @@ def noise_downward(
 ):  # fmt: skip
     """Variances of consistent values, after `noise_upward`; parents before children.
 
-    With what is independent of the measurements below i collected in o_i of variance `apart_i`,
-    ``x_i = kept_i z_i + o_i``, and ``x_i - b_i`` takes ``lost_i = 1 - kept_i carry_i`` of b_i. So
-    ``kept_c = 1 - k_c lost_p``, written as ``(1 - k_c) + k_c kept_p carry_p``, and
-    ``apart_c = k_c^2 (kept_p^2 gain_p^2 noise_p + lost_p^2 (below_p - own_c) + apart_p)``.
+    ``x_i = kept_i z_i + o_i``, where o_i is independent of the measurements below i and has the
+    variance `apart_i`. In ``x_i - b_i``, b_i has the coefficient ``-lost_i = kept_i carry_i - 1``.
+    So ``kept_c = 1 - k_c lost_p``, written as ``(1 - k_c) + k_c kept_p carry_p``, and ``apart_c =
+    k_c^2 (kept_p^2 gain_p^2 noise_p + lost_p^2 (below_p - own_c) + apart_p)``.
     """
     for r in range(np.uint64(parent.size)):
         keep, other, from_above = 1.0, 0.0, 0.0
@@ -110,7 +116,7 @@ def noise_downward(
             siblings = rest[p] if largest[p] == r else below[p] - own[r]
             other = lost[p] * lost[p] * siblings + apart[p]
             if gain > 0.0:
-                other += (kept[p] * gain) ** 2 * noise[at(order, p)]
+                other += _square(kept[p] * gain) * noise[at(order, p)]
             other *= k * k
         if r < np.uint64(t.size):
             gain, carry, _ = weights(s, t, r)
@@ -122,7 +128,7 @@ def noise_downward(
 
 @helper
 def _overlap(a, b, sibling, t):
-    """q_a q_b / t, and its limit where a, b or some `sibling` is undetermined."""
+    """q_a q_b / t, and its limit if a, b or some `sibling` is undetermined."""
     if a == np.inf or b == np.inf:
         return min(a, b)
     return 0.0 if sibling == np.inf else a * ratio(b, t)
@@ -132,20 +138,21 @@ def _overlap(a, b, sibling, t):
 def covariances(parent, q, s, t, largest, variance, first, second, out):
     """Covariances of the final values of pairs, climbing from both to where they meet.
 
-    Both are determined: an undetermined node is met only alone in its family, or with factor 0.
+    Both nodes must be determined. So an undetermined node on the way is either alone in its family
+    or has the factor 0.
     """
     for m in range(np.uint64(out.size)):
-        # In this order, so that both ways round give the same to the last bit.
+        # This order makes the result symmetric in both nodes, to the last bit.
         a = min(first[m], second[m])
         b = max(first[m], second[m])
-        # What the parent passes on to each side, up to and without the last step.
+        # `factor` is the product of the shares on both sides, except the last step of each.
         factor = 1.0
         k_a = 1.0
         k_b = 1.0
         q_a = -1.0
         q_b = -1.0
         while a != b:
-            # Of two positions the larger is never an ancestor of the other.
+            # The larger of two positions is never an ancestor of the smaller.
             if a > b:
                 factor *= k_a
                 q_a = known(s, t, a)
@@ -185,7 +192,7 @@ def weigh_leaves(parent, q, s, t, weight, spread):
         if variance < np.inf:
             spread[p] += variance * difference * difference
         elif abs(difference) > 1e-9 * abs(weight[c]):
-            # Undetermined siblings that do not all count the same.
+            # The undetermined siblings have different weights.
             spread[p] = np.inf
 
 
@@ -207,7 +214,7 @@ def _climb(weight, spread, own, inside, outside):
     total = own + inside + outside
     above = ratio(weight * own + inside, total)
     return above, spread + (
-        own * (weight - above) ** 2 + inside * (1.0 - above) ** 2 + outside * above**2
+        own * _square(weight - above) + inside * _square(1.0 - above) + outside * _square(above)
     )
 
 
@@ -215,11 +222,12 @@ def _climb(weight, spread, own, inside, outside):
 def range_variances(parent, order, rank, s, t, start, place, sums, leaves, ranges, top, out):
     """Variances of sums over ranges of leaves: climb from both ends, then on to the root.
 
-    Apart from the two paths every node is in or out as a whole. The lists of children (`start`,
-    `place`, `sums`) are by the caller's nodes, `top` is the variance of the root.
+    Every node that is not on the two paths lies completely inside or outside the range. The lists
+    of children (`start`, `place`, `sums`) are by the caller's nodes, `top` is the variance of the
+    root.
     """
     for m in range(np.uint64(out.size)):
-        # a and b: nodes of which a right and a left part is in the range
+        # a and b: nodes of which only a right or a left part is in the range
         a = np.uint64(leaves[ranges[m, 0]])
         b = np.uint64(leaves[ranges[m, 1] - 1])
         weight_a, spread_a = 1.0, 0.0
@@ -238,10 +246,10 @@ def range_variances(parent, order, rank, s, t, start, place, sums, leaves, range
                 above = ratio(weight_a * own_a + weight_b * own_b + between, total)
                 spread_a += (
                     spread_b
-                    + own_a * (weight_a - above) ** 2
-                    + own_b * (weight_b - above) ** 2
-                    + between * (1.0 - above) ** 2
-                    + outside * above**2
+                    + own_a * _square(weight_a - above)
+                    + own_b * _square(weight_b - above)
+                    + between * _square(1.0 - above)
+                    + outside * _square(above)
                 )
                 weight_a = above
                 a = i

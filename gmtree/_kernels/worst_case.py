@@ -1,7 +1,7 @@
-"""Sums of losses along the paths of a tree, and which counts follow from others.
+"""Sums of losses along the paths of a tree, and which counts can be derived from exact counts.
 
-``exact`` marks nodes (in the caller's numbering) whose counts are published without noise, or is
-None where there are none.
+``exact`` marks nodes (in the caller's numbering) whose counts are published without noise. It is
+None if there are none.
 """
 
 import numpy as np
@@ -19,13 +19,13 @@ def worst_paths(
 ):  # fmt: skip
     """(path, pair): the largest losses of one path from the root, and of a record that moves.
 
-    ``down_i = loss_i + max down_c`` is the largest loss on a path from i to a leaf below it, where
-    loss_i is ``loss[level[i]]``, and ``beside_exact[level[i]]`` where the total is exact. Where two
-    paths part below i, the nodes on one of them only lose the two largest ``down_c`` together, and
-    the nodes above, down to i, lose ``shared[level[i]]``; so they do where a record stays in leaf i
-    and changes its cell. With `stop_at_exact`, paths may not meet an exact node (below where they
-    part). `best` and `second` have a place for each inner position and start at -1. `path` is -1
-    where there is no such path.
+    ``down_i = loss_i + max down_c`` is the largest loss on a path from i to a leaf below it. Here
+    loss_i is ``loss[level[i]]``, or ``beside_exact[level[i]]`` if the total is exact. If two paths
+    part below i, the nodes on only one of them lose the two largest ``down_c`` together, and the
+    nodes from the root down to i lose ``shared[level[i]]`` each. The latter is also the loss if a
+    record stays in leaf i and changes its cell. With `stop_at_exact`, paths must not contain an
+    exact node (below the point where they part). `best` and `second` have an entry for each inner
+    position and start at -1. `path` is -1 if there is no such path.
     """
     path = np.int64(-1)
     pair = np.int64(0)
@@ -79,7 +79,7 @@ def add_sums(parent, order, n_inner, exact, open_children):
 
 @kernel
 def add_differences(parent, order, exact, open_children):
-    """The only child of an exact node that is not exact becomes exact. Parents first."""
+    """If all children of an exact node except one are exact, this child is exact. Parents first."""
     for r in range(ONE, np.uint64(parent.size)):
         p = parent[r]
         if open_children[p] == 1 and exact[at(order, p)]:

@@ -7,37 +7,26 @@ import sys
 from importlib import import_module
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from gmtree.bench.report import Report
     from gmtree.bench.settings import Settings
 
-# By name, the module whose function `run` measures, and what that does.
+# For each name, the module whose function `run` measures, and the title of its report.
 BENCHMARKS = {
-    "table": (
-        "gmtree.bench.paper_table",
-        "error and consistency of each algorithm on the three data sets, as in the paper",
-    ),
-    "scale": ("gmtree.bench.scale", "running time against size"),
-    "stages": ("gmtree.bench.stages", "construction against post-processing"),
-    "peers": (
-        "gmtree.bench.peers",
-        "beside scipy, Higra, OpenDP, hierarchicalforecast, CHOLMOD and plain numpy",
-    ),
-    "tables": (
-        "gmtree.bench.tables",
-        "tables on a tree and crossed trees, in copies of them and beside sparse solvers",
-    ),
-    "dask": ("gmtree.bench.dask", "past one machine: from Parquet to Parquet on Dask"),
-    "frames": ("gmtree.bench.frames", "frames and Newick beside pandas and scikit-bio"),
-    "forecast": ("gmtree.bench.forecast", "forecast reconciliation beside hierarchicalforecast"),
-    "bars": ("gmtree.bench.bars", "the limits that gmtree sets itself: measured, limit, verdict"),
+    "table": ("paper_table", "Error and consistency of each algorithm, as in the paper"),
+    "scale": ("scale", "Running time against size"),
+    "stages": ("stages", "Construction against post-processing"),
+    "peers": ("peers", "Beside scipy, Higra, OpenDP, CHOLMOD and plain numpy"),
+    "dask": ("dask", "Past one machine: from Parquet to Parquet on Dask"),
+    "forecast": ("forecast", "Forecast reconciliation beside hierarchicalforecast"),
+    "bars": ("bars", "The limits that gmtree sets itself: measured, limit, verdict"),
 }
 DATASETS = ("census2010", "nyctaxi", "syndata")
 STDOUT = "-"
 
-_LIST = "\n".join(f"  {name:8} {what}" for name, (_, what) in BENCHMARKS.items())
+_LIST = "\n".join(f"  {name:8} {title}" for name, (_, title) in BENCHMARKS.items())
 EPILOG = f"""\
 benchmarks:
 {_LIST}
@@ -95,7 +84,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run what the command line asks for; the exit status is 1 if any result was wrong."""
+    """Run the requested benchmarks; the exit status is 1 if any result was wrong."""
     import json
 
     from gmtree import _validate as check
@@ -113,15 +102,15 @@ def run(args: argparse.Namespace) -> int:
         args.out.mkdir(parents=True, exist_ok=True)
     if args.json not in (None, STDOUT):
         check.new_file("--json", Path(args.json))
+    # Each result is printed as soon as it is known.
+    stream = sys.stderr if args.json == STDOUT else sys.stdout
     reports = []
     for name in [args.benchmark] if args.benchmark else BENCHMARKS:
-        report = measure(name, settings)
+        report = measure(name, settings, stream)
         reports.append(report)
         if args.out is not None:
             written = report.write(args.out)
             print(f"wrote {', '.join(str(path) for path in written)}", file=sys.stderr)
-        if args.json != STDOUT:
-            print(report.as_text(), flush=True)
     if args.json is not None:
         found = [report.as_dict() for report in reports]
         text = json.dumps(found[0] if args.benchmark else found, indent=2)
@@ -132,8 +121,8 @@ def run(args: argparse.Namespace) -> int:
     return 0 if all(report.is_right for report in reports) else 1
 
 
-def measure(name: str, settings: Settings) -> Report:
-    """Run one benchmark.
+def measure(name: str, settings: Settings, stream: TextIO | None = None) -> Report:
+    """Run one benchmark; print each result to `stream` as soon as it is known.
 
     Examples
     --------
@@ -143,14 +132,22 @@ def measure(name: str, settings: Settings) -> Report:
     >>> report.tables[0].rows[0][:3]
     ['SynData', 'level by level', 1023]
     """
+    from gmtree._kernels._jit import always_compile
+    from gmtree._progress import Progress
+    from gmtree.bench.report import Report
+
+    always_compile()
+    module, title = BENCHMARKS[name]
     start = perf_counter()
-    report: Report = import_module(BENCHMARKS[name][0]).run(settings)
-    report.seconds = perf_counter() - start
+    with Progress(1, name) as progress:
+        report = Report(name, title, settings, progress, stream)
+        import_module(f"gmtree.bench.{module}").run(report, settings)
+        report.finish(perf_counter() - start)
     return report
 
 
 def _number(text: str) -> int:
-    """A whole number of at least 1; 1e6 and 1_000_000 will do."""
+    """Read a whole number of at least 1, such as 1e6 or 1_000_000."""
     try:
         value = float(text)
     except ValueError:

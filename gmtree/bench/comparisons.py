@@ -1,12 +1,13 @@
-"""Others who solve the same problems: one table for the tests and for the benchmark.
+"""Other packages that solve the same problems: one table for the tests and for the benchmark.
 
-Each entry prepares two functions for a canonically numbered tree: ours and theirs. Bringing the
-tree into the form that each side wants is done beforehand and not timed. Everything that depends
-on the values is done inside and timed; for solvers, everything they do with the tree is, too.
+Each entry prepares two functions for a canonically numbered tree: ours and theirs. Converting the
+tree to the form that each function needs happens before and is not timed. All work that depends on
+the values happens in the functions and is timed. For solvers, all work on the tree is timed, too.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -14,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gmtree import baselines
 from gmtree.bench.levelwise import LevelByLevel
 from gmtree.bench.trees import EXTREMES, LARGE
 from gmtree.consistency import Consistency
@@ -23,14 +23,14 @@ from gmtree.tree import Tree
 
 
 class Pair(NamedTuple):
-    """Two functions without arguments that give the same numbers."""
+    """Two functions without arguments that return the same numbers."""
 
     ours: Callable[[], Any]
     theirs: Callable[[], Any]
 
     def difference(self) -> float:
         """Largest difference of the results, relative to the largest number."""
-        # Either side may reuse its memory.
+        # Either function may reuse the memory of its result.
         ours, theirs = np.array(self.ours()), np.asarray(self.theirs())
         scale = max(1.0, float(abs(theirs).max()))
         return float(abs(ours - theirs).max()) / scale
@@ -38,23 +38,23 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """One problem, and someone else who solves it.
+    """One problem, and another package or function that solves it.
 
     Attributes
     ----------
     task, peer : str
-        What is computed, and by whom.
+        The problem, and the name of the peer.
     module : str
-        What must be installed.
+        Module that must be installed.
     prepare : function from a tree to a `Pair`
     shapes : tuple of str
-        Trees of :mod:`gmtree.bench.trees` it makes sense on.
+        Shapes of :mod:`gmtree.bench.trees` for which the comparison makes sense.
     most_nodes : mapping
-        By shape, the size beyond which the peer takes minutes or more memory than there is.
+        By shape, the size beyond which the peer takes minutes or too much memory.
     tolerance : float
-        How well the results must agree. For a peer that iterates, its own tolerance.
+        Largest allowed difference of the results. For an iterative peer, the peer's tolerance.
     least : mapping
-        By shape, how many times faster we promise to be.
+        By shape, the speed-up over the peer that gmtree promises.
     """
 
     task: str
@@ -82,64 +82,48 @@ def measurements(tree: Tree) -> np.ndarray:
 # --------------------------------------------------------------------------- sums along edges
 
 
-def _triangular_down(tree: Tree) -> Pair:
-    from scipy.sparse.linalg import spsolve_triangular
-
-    v, out = measurements(tree), np.empty(tree.n)
-    G = GenerationMatrix(tree)
-    A = G.tocsr().tocsc()
-    return Pair(
-        lambda: G.solve(v, out=out),
-        lambda: spsolve_triangular(A, v, lower=True, unit_diagonal=True),
-    )
+def _ours(tree: Tree, v: np.ndarray, up: bool) -> Callable[[], np.ndarray]:
+    G, out = GenerationMatrix(tree), np.empty(tree.n)
+    solve = G.T.solve if up else G.solve
+    return lambda: solve(v, out=out)
 
 
-def _triangular_up(tree: Tree) -> Pair:
-    from scipy.sparse.linalg import spsolve_triangular
+def _triangular(up: bool) -> Callable[[Tree], Pair]:
+    """Solve with the sparse matrix in the format that suits scipy best."""
 
-    v, out = measurements(tree), np.empty(tree.n)
-    G = GenerationMatrix(tree)
-    A = G.tocsr().T.tocsr()
-    return Pair(
-        lambda: G.T.solve(v, out=out),
-        lambda: spsolve_triangular(A, v, lower=False, unit_diagonal=True),
-    )
+    def prepare(tree: Tree) -> Pair:
+        from scipy.sparse.linalg import spsolve_triangular
 
+        v, A = measurements(tree), GenerationMatrix(tree).tocsr()
+        A = A.T.tocsr() if up else A.tocsc()
+        return Pair(
+            _ours(tree, v, up), lambda: spsolve_triangular(A, v, lower=not up, unit_diagonal=True)
+        )
 
-def _higra_tree(tree: Tree) -> Any:
-    """Higra wants children before parents and leaves first; the root is its own parent."""
-    import higra
-
-    parent = tree.n - 1 - tree.parent[::-1].astype(np.int64)
-    parent[-1] = tree.n - 1
-    return higra.Tree(parent)
+    return prepare
 
 
-def _higra_down(tree: Tree) -> Pair:
-    import higra
+def _higra(up: bool) -> Callable[[Tree], Pair]:
+    """Higra needs children before parents and leaves first; the root is its own parent."""
 
-    v, out, theirs = measurements(tree), np.empty(tree.n), _higra_tree(tree)
-    G, values = GenerationMatrix(tree), v[::-1].copy()
+    def prepare(tree: Tree) -> Pair:
+        import higra
 
-    def propagate() -> np.ndarray:
-        add = higra.Accumulators.sum
-        return higra.propagate_sequential_and_accumulate(theirs, values, add)[::-1]
+        v, add = measurements(tree), higra.Accumulators.sum
+        parent = tree.n - 1 - tree.parent[::-1].astype(np.int64)
+        parent[-1] = tree.n - 1
+        theirs, values = higra.Tree(parent), v[::-1].copy()
+        leaf_values = values[: tree.n_leaves].copy()
 
-    return Pair(lambda: G.solve(v, out=out), propagate)
+        def accumulate() -> np.ndarray:
+            return higra.accumulate_and_add_sequential(theirs, values, leaf_values, add)[::-1]
 
+        def propagate() -> np.ndarray:
+            return higra.propagate_sequential_and_accumulate(theirs, values, add)[::-1]
 
-def _higra_up(tree: Tree) -> Pair:
-    import higra
+        return Pair(_ours(tree, v, up), accumulate if up else propagate)
 
-    v, out, theirs = measurements(tree), np.empty(tree.n), _higra_tree(tree)
-    G, values = GenerationMatrix(tree), v[::-1].copy()
-    leaf_values = values[: tree.n_leaves].copy()
-
-    def accumulate() -> np.ndarray:
-        add = higra.Accumulators.sum
-        return higra.accumulate_and_add_sequential(theirs, values, leaf_values, add)[::-1]
-
-    return Pair(lambda: G.T.solve(v, out=out), accumulate)
+    return prepare
 
 
 # --------------------------------------------------------------------------- consistency
@@ -218,14 +202,6 @@ def _opendp(tree: Tree) -> Pair:
     return Pair(lambda: Consistency(tree).project(v)[tree.n_internal :], lambda: peer(v))
 
 
-def _recursive(peer: Callable[[Tree, Any], np.ndarray]) -> Callable[[Tree], Pair]:
-    def prepare(tree: Tree) -> Pair:
-        v = measurements(tree)
-        return Pair(_both_stages(tree, v), lambda: peer(tree, v))
-
-    return prepare
-
-
 # --------------------------------------------------------------------------- non-negative
 
 
@@ -283,18 +259,89 @@ def _clarabel(tree: Tree) -> Pair:
     return Pair(_nonnegative(tree, v), quadratic_program)
 
 
+# --------------------------------------------------------------------------- layers
+
+COLUMNS = 32  # values per node, as in a batch of training
+
+
+def _forward_and_backward(tree: Tree, theirs: Callable[[Any], Any]) -> Pair:
+    """Reconciled values, and the gradient of their inner product with random numbers."""
+    import torch
+
+    from gmtree.torch import Reconcile
+
+    rng = np.random.default_rng(3)
+    v, g = (torch.from_numpy(rng.normal(size=(tree.n, COLUMNS))) for _ in range(2))
+    v.requires_grad_()
+
+    def step(layer: Callable[[Any], Any]) -> tuple[np.ndarray, np.ndarray]:
+        x = layer(v)
+        (gradient,) = torch.autograd.grad(x, v, g)
+        return x.detach().numpy(), gradient.numpy()
+
+    ours = Reconcile(tree)
+    return Pair(lambda: step(ours), lambda: step(theirs))
+
+
+def _torch_sparse(tree: Tree) -> Pair:
+    """Leaves plus ``A.T (I + A A.T)^-1`` times the differences between inner nodes and their sums.
+
+    A is the matrix of sums of leaves. The inverse is a dense matrix over the inner nodes, which is
+    computed beforehand.
+    """
+    import torch
+
+    A = _leaf_sums(tree)[tree.internal]
+    inverse = torch.from_numpy(np.linalg.inv((A @ A.T).toarray() + np.eye(tree.n_internal)))
+    with warnings.catch_warnings():  # this format is experimental, and the fastest one
+        warnings.simplefilter("ignore", UserWarning)
+        sums, parts = (
+            torch.sparse_csr_tensor(each.indptr, each.indices, each.data, each.shape)
+            for each in (A, A.T.tocsr())
+        )
+    inner, leaves = (torch.from_numpy(x.astype(np.int64)) for x in (tree.internal, tree.leaves))
+
+    class Multiply(torch.autograd.Function):
+        """A product whose backward pass has the transposed matrix at hand."""
+
+        @staticmethod
+        def forward(ctx: Any, x: Any, matrix: Any, transposed: Any) -> Any:
+            ctx.transposed = transposed
+            return matrix @ x
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return ctx.transposed @ g, None, None
+
+    def chain(v: Any) -> Any:
+        y = v[leaves]
+        gaps = v[inner] - Multiply.apply(y, sums, parts)
+        x = y + Multiply.apply(inverse @ gaps, parts, sums)
+        out = torch.empty_like(v).index_copy(0, leaves, x)
+        return out.index_copy(0, inner, Multiply.apply(x, sums, parts))
+
+    return _forward_and_backward(tree, chain)
+
+
+def _torch_dense(tree: Tree) -> Pair:
+    """The projection as one dense matrix, computed beforehand."""
+    import torch
+
+    M = ConstraintMatrix(tree).tocsr().toarray()
+    P = torch.from_numpy(np.eye(tree.n) - M @ np.linalg.solve(M.T @ M, M.T))
+    return _forward_and_backward(tree, lambda v: P @ v)
+
+
 # --------------------------------------------------------------------------- the table
 
 DOWN, UP = "sums from the root", "sums of subtrees"
-CONSISTENT, NONNEGATIVE = "consistency", "non-negative"
+CONSISTENT, NONNEGATIVE, LAYER = "consistency", "non-negative", "layer, 32 columns"
 
 ANY_SHAPE = (*LARGE, *EXTREMES)
 CHILDREN_FIRST = ", children first"
 FACTORED = {"census": 5.0, "binary": 20.0}
 
-# The plain Python of the recursive functions takes some 300 bytes a node.
-RECURSIVE_NODES = 2**24
-# A visit to numpy per level takes microseconds.
+# Calling numpy once per level takes microseconds.
 DEEP = {"chain": 100_000, "caterpillar": 200_000}
 
 
@@ -303,10 +350,10 @@ def _times(factor: float, shapes: tuple[str, ...] = LARGE) -> dict[str, float]:
 
 
 COMPARISONS = (
-    Comparison(DOWN, "scipy spsolve_triangular", "scipy", _triangular_down, least=_times(25)),
-    Comparison(UP, "scipy spsolve_triangular", "scipy", _triangular_up, least=_times(25)),
-    Comparison(DOWN, "Higra propagate", "higra", _higra_down, least=_times(3)),
-    Comparison(UP, "Higra accumulate", "higra", _higra_up, least=_times(3)),
+    Comparison(DOWN, "scipy spsolve_triangular", "scipy", _triangular(up=False), least=_times(25)),
+    Comparison(UP, "scipy spsolve_triangular", "scipy", _triangular(up=True), least=_times(25)),
+    Comparison(DOWN, "Higra propagate", "higra", _higra(up=False), least=_times(3)),
+    Comparison(UP, "Higra accumulate", "higra", _higra(up=True), least=_times(3)),
     Comparison(
         CONSISTENT,
         "numpy, level by level",
@@ -341,23 +388,6 @@ COMPARISONS = (
         least=_times(8, ("binary",)),
     ),
     Comparison(
-        CONSISTENT,
-        "recursive PrivTrie",
-        "gmtree",
-        _recursive(baselines.privtrie_recursive),
-        most_nodes=dict.fromkeys(LARGE, RECURSIVE_NODES),
-        least=_times(100),
-    ),
-    Comparison(
-        CONSISTENT,
-        "recursive Boosting",
-        "gmtree",
-        _recursive(baselines.boosting_recursive),
-        shapes=("binary",),
-        most_nodes=dict.fromkeys(LARGE, RECURSIVE_NODES),
-        least=_times(100, ("binary",)),
-    ),
-    Comparison(
         NONNEGATIVE,
         "hierarchicalforecast MinTraceSparse",
         "hierarchicalforecast",
@@ -375,5 +405,22 @@ COMPARISONS = (
         shapes=("census",),
         most_nodes={"census": 100_000},
         tolerance=1e-5,
+    ),
+    Comparison(
+        LAYER,
+        "torch, sparse summing matrix",
+        "torch",
+        _torch_sparse,
+        shapes=("series",),
+        most_nodes={"series": 105_100},
+        least=_times(20, ("series",)),
+    ),
+    Comparison(
+        LAYER,
+        "torch, dense projection",
+        "torch",
+        _torch_dense,
+        shapes=("series",),
+        most_nodes={"series": 5_000},
     ),
 )

@@ -17,7 +17,7 @@ from gmtree.tree import Tree
 
 TITLES = {"census2010": "Census2010", "nyctaxi": "NYCTaxi", "syndata": "SynData"}
 
-# The paper's text has 24 levels; the figures in its table are those of 25.
+# The paper's text states 24 levels, but the numbers in its table are those of 25 levels.
 LEVELS, LEVELS_OF_TABLE = 24, 25
 
 HEIGHTS = (8, 12, 16, 20, 24)
@@ -81,7 +81,7 @@ class Part(NamedTuple):
 
 
 def part_count(name: str, settings: Settings) -> int:
-    """How many parts `parts` has: levels, months or heights."""
+    """Number of parts that `parts` yields: levels, months or heights."""
     if name == "census2010":
         return len(datasets.census.LEVELS) - 1
     if name == "nyctaxi":
@@ -98,7 +98,7 @@ def parts(name: str, settings: Settings) -> Iterator[Part]:
     if name == "census2010":
         tree = load(name, settings).tree
         for k in reversed(range(tree.height - 1)):
-            yield Part(f"{k}-order subtree", tree.subtree(k))
+            yield Part(f"{k}-order subtree", tree.k_order_subtree(k))
     elif name == "nyctaxi":
         for month, seconds in enumerate(_first_seconds(settings), start=1):
             yield Part(f"{month} of 12 months", _grouped(seconds))
@@ -108,7 +108,7 @@ def parts(name: str, settings: Settings) -> Iterator[Part]:
 
 
 def _first_seconds(settings: Settings) -> list[int]:
-    """Leaves of the first 1 to 12 months, or twelfths of a smaller size."""
+    """Numbers of leaves in the first 1 to 12 months, or in twelfths of a smaller size."""
     ends = _month_ends()
     if settings.size is not None:
         ends = np.rint(ends / ends[-1] * settings.size / trees.GROUPED_NODES_PER_LEAF)

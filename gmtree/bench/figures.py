@@ -3,42 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 INCHES_PER_PANEL = (4.2, 3.4)
 MARKERS = "osD^vPX"
 
 
-@dataclass(frozen=True)
-class Line:
-    """Points of a figure that belong together."""
+class Line(NamedTuple):
+    """One line of a figure."""
 
     label: str
-    x: Sequence[float | str]
+    x: Sequence[float]
     y: Sequence[float]
 
 
-@dataclass(frozen=True)
-class Panel:
-    """One part of a figure: lines, or stacked bars if x holds names.
-
-    Axes of numbers are logarithmic, but with `from_zero` the y axis is linear and starts at 0.
-    """
+class Panel(NamedTuple):
+    """One part of a figure, on logarithmic axes; with `from_zero` the y axis is linear."""
 
     title: str
-    x_label: str
     y_label: str
     lines: Sequence[Line]
     from_zero: bool = False
 
 
-@dataclass(frozen=True)
-class Figure:
-    """Panels side by side, drawn into ``name``.png and ``name``.svg."""
+class Figure(NamedTuple):
+    """Panels side by side, with sizes of trees on their x axes: ``name``.png and ``name``.svg."""
 
     name: str
     title: str
@@ -68,30 +58,15 @@ def draw(figure: Figure, folder: Path) -> list[Path]:
 
 
 def _draw_panel(axis: Any, panel: Panel) -> None:
-    axis.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
-    if any(isinstance(x, str) for line in panel.lines for x in line.x):
-        _stack_bars(axis, panel)
-    else:
-        _draw_lines(axis, panel)
-
-
-def _draw_lines(axis: Any, panel: Panel) -> None:
     from matplotlib.ticker import NullFormatter
 
-    for k, line in enumerate(panel.lines):
-        axis.plot(line.x, line.y, marker=MARKERS[k % len(MARKERS)], markersize=4, label=line.label)
-    axis.set_xscale("log")
+    axis.set(title=panel.title, xlabel="nodes", ylabel=panel.y_label, xscale="log")
+    for line, marker in zip(panel.lines, MARKERS, strict=False):
+        axis.plot(line.x, line.y, marker=marker, markersize=4, label=line.label)
     if panel.from_zero:
         axis.set_ylim(bottom=0)
     else:
         axis.set_yscale("log")
-    # Between powers of ten, numbers would run into each other.
+    # Tick labels between the powers of ten would overlap.
     axis.xaxis.set_minor_formatter(NullFormatter())
     axis.grid(alpha=0.3)
-
-
-def _stack_bars(axis: Any, panel: Panel) -> None:
-    bottom = np.zeros(len(panel.lines[0].x))
-    for line in panel.lines:
-        axis.bar(line.x, line.y, bottom=bottom, width=0.6, label=line.label)
-        bottom += np.asarray(line.y)

@@ -1,7 +1,7 @@
-"""Consistency as a good user of numpy would write it: one level at a time, no loop over nodes.
+"""Consistency in vectorised numpy: one level at a time, without a loop over nodes.
 
-A peer to be compared with. It calls compiled code of numpy a few times per level, which is fast
-for trees with few and large levels.
+Benchmarks compare gmtree with this code. It calls compiled numpy functions a few times per level,
+which is fast for trees with few and large levels.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Level(NamedTuple):
     nodes : slice
         Positions of the nodes.
     inner : slice or array of int
-        Those that have children, counted within the level.
+        Nodes that have children, counted within the level.
     kids : slice
         Positions of all children.
     first : array of int
@@ -29,9 +29,9 @@ class Level(NamedTuple):
     size : array of int
         Number of children of each inner node.
     t : array
-        Sum over the children of the variance with which each is known from below.
+        Sum over the children of the variance of their estimates from below.
     q : array or None
-        That variance of each child; None if all of them are leaves.
+        Variance of each child's estimate from below; None if all children are leaves.
     """
 
     nodes: slice
@@ -44,7 +44,7 @@ class Level(NamedTuple):
 
 
 class LevelByLevel:
-    """Optimal consistent values for equal variances, by numpy alone.
+    """Optimal consistent values for equal variances, with numpy alone.
 
     Examples
     --------
@@ -52,13 +52,13 @@ class LevelByLevel:
     >>> from gmtree.bench.levelwise import LevelByLevel
     >>> tree = gm.shapes.random_recursive(1000, rng=1)
     >>> noisy = np.random.default_rng(2).normal(10, 3, tree.n)
-    >>> np.allclose(LevelByLevel(tree).project(noisy), gm.consistent(tree, noisy))
+    >>> np.allclose(LevelByLevel(tree).project(noisy), gm.reconcile(tree, noisy))
     True
     """
 
     def __init__(self, tree: Tree) -> None:
         order, starts = _breadth_first(tree)
-        # Nodes that are numbered this way already need not be permuted.
+        # If the nodes already have this order, they need not be permuted.
         self.order = None if np.array_equal(order, np.arange(tree.n)) else order
         self.levels: list[Level] = []
         children = tree.child_count[order]
@@ -106,7 +106,7 @@ class LevelByLevel:
 
 
 def _breadth_first(tree: Tree) -> tuple[np.ndarray, list[int]]:
-    """Nodes from the root down, siblings together; and where each level starts, and the end."""
+    """Nodes from the root down, siblings together, and the starts of all levels and the end."""
     start, child = tree._children
     level = np.array([tree.root])
     levels, starts = [], [0]

@@ -2,21 +2,20 @@
 
 Laplace noise of scale h, the number of levels, is added to every node of a tree (a privacy
 budget of 1). Squared errors are averaged over several runs. The table shows the measured error
-beside the expected one: the variances of consistent values are known exactly, and so are those of
-the unprocessed noise.
+beside the expected error, because the variances of consistent values and of the unprocessed noise
+are known exactly.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from gmtree import baselines, queries
-from gmtree._progress import Progress
 from gmtree.bench import data
-from gmtree.bench.report import Cell, Check, Column, Report, Table
+from gmtree.bench.report import Cell, Check, Column, Report
 from gmtree.bench.settings import Settings
 from gmtree.consistency import Consistency, consistency_bias
 from gmtree.datasets import Dataset
@@ -29,8 +28,8 @@ PROCESSLESS, BOOSTING, PRIVTRIE, GMC = "Processless", "Boosting", "PrivTrie", "G
 NONNEGATIVE, INTEGER = "GMC non-negative", "GMC non-negative integer"
 ALGORITHMS = (PROCESSLESS, BOOSTING, PRIVTRIE, GMC, NONNEGATIVE, INTEGER)
 
-COLUMNS = [
-    Column("algorithm"),
+COLUMNS = (
+    Column("algorithm", width=24),
     Column("rmse", ".2f"),
     Column("s.e.", ".2f"),
     Column("expected", ".2f"),
@@ -38,11 +37,11 @@ COLUMNS = [
     Column("bias", ".2f"),
     Column("expected bias", ".2f"),
     Column("paper bias", ".2f"),
-]
+)
 
 
 class Accuracy(NamedTuple):
-    """How well an algorithm does: root mean square error of queries, and consistency bias."""
+    """The accuracy of an algorithm: root mean square error of queries, and consistency bias."""
 
     rmse: float
     bias: float
@@ -70,94 +69,62 @@ PAPER = {
     },
 }
 
-# Rows of the summary: what they are called, which algorithm they show, and whether as published.
-SUMMARY = [
-    row
-    for name in ALGORITHMS
-    for row in (
-        [(name, (name, False)), ("  in the paper", (name, True))]
-        if name in PAPER["census2010"]
-        else [(name, (name, False))]
-    )
-]
-
-# How far from the paper an expected error may be; the paper's trees are not quite ours.
+# Allowed relative distance of an expected error from the paper's, whose trees differ slightly.
 NEAR_PAPER = 0.04
 EQUAL = 1e-9
 NO_BIAS = 1e-6
 
 
-def run(settings: Settings) -> Report:
-    """Measure errors and biases on all data sets asked for."""
+def run(report: Report, settings: Settings) -> None:
+    """Measure errors and biases on all requested data sets."""
     runs = settings.times(usual=10, quick=3)
-    report = Report(
-        "table", "Error and consistency (bias) of released hierarchies", settings.as_dict()
-    )
-    rows: list[list[Cell]] = [[label] for label, _ in SUMMARY]
-    summary = Table("All in one, rmse / bias", [Column("algorithm")], rows)
-    with Progress(len(settings.datasets) * runs, "table") as progress:
-        for name in settings.datasets:
-            progress.advance(0, f"{data.TITLES[name]}: loading")
-            experiment = Experiment.on(data.load(name, settings, levels=data.LEVELS_OF_TABLE))
-            for k in range(runs):
-                progress.advance(0, f"{experiment.title}: run {k + 1} of {runs}")
-                experiment.release(k)
-                progress.advance(1)
-            report.tables.append(experiment.table(settings.is_full_size))
-            report.checks += experiment.checks(settings.is_full_size)
-            summary.columns.append(Column(experiment.title, ">"))
-            for row, cell in zip(summary.rows, experiment.summary(), strict=True):
-                row.append(cell)
-            del experiment  # before the next data set is loaded
-    report.tables.append(summary)
+    report.expect(len(settings.datasets) * runs)
+    summary: dict[str, list[Cell]] = {}
+    checks: list[Check] = []
+    for name in settings.datasets:
+        experiment = Experiment(data.load(name, settings, levels=data.LEVELS_OF_TABLE))
+        for k in range(runs):
+            report.step(f"{experiment.title}: run {k + 1} of {runs}")
+            experiment.release(k)
+        table = report.table(experiment.description(), *COLUMNS)
+        for algorithm in ALGORITHMS:
+            table.add(*experiment.row(algorithm))
+            summary.setdefault(algorithm, []).append(_both(experiment.measured(algorithm)))
+            if algorithm in PAPER[name]:
+                published = _both(PAPER[name][algorithm])
+                summary.setdefault(f"  in the paper: {algorithm}", []).append(published)
+        checks += experiment.checks(settings.is_full_size)
+        if name == "nyctaxi" and settings.is_full_size:
+            report.notes.append(experiment.scaled_note())
+        del experiment, table  # before the next data set is loaded
+    titles = (Column(data.TITLES[name], ">", 15) for name in settings.datasets)
+    table = report.table("All in one, rmse / bias", Column("algorithm", width=27), *titles)
+    for label, cells in summary.items():
+        table.add(label, *cells)
+    report.add(checks)
     if not settings.is_full_size:
         report.notes.append("The paper's figures are those of the full data sets.")
-    return report
 
 
-@dataclass
 class Experiment:
-    """Releases of one data set, and what became of each."""
+    """Releases of one data set, and the results of all algorithms.
 
-    dataset: Dataset
-    truth: np.ndarray
-    post: Consistency
-    ranges: np.ndarray | None
-    true_sums: np.ndarray | None
-    squares: dict[str, list[float]]
-    biases: dict[str, list[float]]
-    differences: dict[str, float]
+    As in the paper, queries are nodes for the census, and ranges for the other data sets.
+    """
 
-    @classmethod
-    def on(cls, dataset: Dataset) -> Experiment:
-        """Node queries on the census, range queries elsewhere, as in the paper."""
-        tree = dataset.tree
-        truth = tree.aggregate(dataset.counts)
-        ranges = true_sums = None
+    def __init__(self, dataset: Dataset) -> None:
+        self.dataset, self.tree = dataset, dataset.tree
+        self.title = data.TITLES[dataset.name]
+        self.truth = self.tree.aggregate(dataset.counts)
+        self.post = Consistency(self.tree, variance=2.0 * self.tree.height**2)
+        self.ranges: np.ndarray | None = None
+        self.true_sums = self.truth
         if dataset.name != "census2010":
-            m = tree.n_leaves
-            ranges = queries.random_ranges(m, min(RANGES, m * (m + 1) // 2), rng=5)
-            true_sums = queries.range_sum(tree, truth, ranges)
-        return cls(
-            dataset,
-            truth,
-            Consistency(tree, variance=2.0 * tree.height**2),
-            ranges,
-            true_sums,
-            squares={name: [] for name in ALGORITHMS},
-            biases={name: [] for name in ALGORITHMS},
-            differences={},
-        )
-
-    @property
-    def tree(self) -> Tree:
-        """The tree of the data set."""
-        return self.dataset.tree
-
-    @property
-    def title(self) -> str:
-        """The name of the data set, as the paper writes it."""
-        return data.TITLES[self.dataset.name]
+            m = self.tree.n_leaves
+            self.ranges = queries.random_ranges(m, min(RANGES, m * (m + 1) // 2), rng=5)
+            self.true_sums = queries.range_sum(self.tree, self.truth, self.ranges)
+        self.squares: dict[str, list[Accuracy]] = {name: [] for name in ALGORITHMS}
+        self.differences = {BOOSTING: 0.0, PRIVTRIE: 0.0}
 
     # ------------------------------------------------------------------ measured
 
@@ -174,29 +141,26 @@ class Experiment:
             self._record(name, values)
             values -= optimum
             worst = max(float(values.max()), -float(values.min())) / float(self.truth.max())
-            self.differences[name] = max(worst, self.differences.get(name, 0.0))
+            self.differences[name] = max(worst, self.differences[name])
         # Free the memory for the calls that follow.
         del values, optimum
         self._record(NONNEGATIVE, post.project(noisy, nonnegative=True))
         self._record(INTEGER, post.project(noisy, nonnegative=True, integer=True))
 
     def _record(self, name: str, values: np.ndarray) -> None:
-        if self.ranges is None:
-            rmse = queries.node_rmse(values, self.truth)
-        else:
-            rmse = queries.node_rmse(
-                queries.range_sum(self.tree, values, self.ranges), self.true_sums
-            )
-        self.squares[name].append(rmse**2)
-        self.biases[name].append(consistency_bias(self.tree, values) ** 2)
+        bias = consistency_bias(self.tree, values)
+        if self.ranges is not None:
+            values = queries.range_sum(self.tree, values, self.ranges)
+        rmse = queries.node_rmse(values, self.true_sums)
+        self.squares[name].append(Accuracy(rmse**2, bias**2))
 
     def measured(self, name: str) -> Accuracy:
         """Square roots of averages of squares."""
-        return Accuracy(*(float(np.sqrt(np.mean(x[name]))) for x in (self.squares, self.biases)))
+        return Accuracy(*map(float, np.sqrt(np.mean(self.squares[name], axis=0))))
 
     def standard_error(self, name: str) -> float | None:
-        """Standard error of the measured root mean square error, from how much the runs differ."""
-        squares = self.squares[name]
+        """Standard error of the measured root mean square error, from the spread of the runs."""
+        squares = [each.rmse for each in self.squares[name]]
         if len(squares) < 2:
             return None
         of_mean = float(np.std(squares, ddof=1)) / len(squares) ** 0.5
@@ -210,61 +174,44 @@ class Experiment:
         if name == PROCESSLESS:
             variance = 2.0 * tree.height**2
             bias = variance * (1 + (tree.n - 1) / tree.n_internal)
-            if self.ranges is None:
-                return _roots(variance, bias)
-            # The sum of ones is the number of nodes a range is made of.
-            cover = queries.range_sum(tree, np.ones(tree.n, np.int64), self.ranges)
-            return _roots(variance * float(cover.mean()), bias)
+            if self.ranges is not None:
+                # The sum of ones is the number of nodes that make up a range.
+                cover = queries.range_sum(tree, np.ones(tree.n, np.int64), self.ranges)
+                variance *= float(cover.mean())
+            return Accuracy(variance**0.5, bias**0.5)
         if name in (PRIVTRIE, GMC) or (name == BOOSTING and is_complete(tree)):
             if self.ranges is None:
-                return _roots(float(self.post.node_variance().mean()), 0.0)
-            return _roots(float(self.post.range_variance(self.ranges).mean()), 0.0)
+                variances = self.post.node_variance()
+            else:
+                variances = self.post.range_variance(self.ranges)
+            return Accuracy(float(variances.mean()) ** 0.5, 0.0)
         return None
 
     # ------------------------------------------------------------------ shown
 
-    def table(self, is_full_size: bool) -> Table:
-        """Measured, expected and published figures of all algorithms."""
+    def description(self) -> str:
+        """The data set, the queries and the tree in two lines."""
         kind = "node" if self.ranges is None else "range"
         tree, runs = self.tree, len(self.squares[GMC])
-        table = Table(
+        return (
             f"{self.title} ({self.dataset.description}): {kind} queries, {runs} runs\n"
-            f"{tree.n:,} nodes, {tree.n_leaves:,} leaves, {tree.height} levels",
-            COLUMNS,
+            f"{tree.n:,} nodes, {tree.n_leaves:,} leaves, {tree.height} levels"
         )
-        for name in ALGORITHMS:
-            table.rows.append(self._row(name))
-        if self.dataset.name == "nyctaxi" and is_full_size:
-            table.notes.append(self._scaled_note())
-        return table
 
-    def _row(self, name: str) -> list[Cell]:
-        measured, expected = self.measured(name), self.expected(name)
-        paper = PAPER[self.dataset.name].get(name)
-        return [
-            name,
-            measured.rmse,
-            self.standard_error(name),
-            expected and expected.rmse,
-            paper and paper.rmse,
-            measured.bias,
-            expected and expected.bias,
-            paper and paper.bias,
-        ]
+    def row(self, name: str) -> list[Cell]:
+        """Measured, expected and published figures of an algorithm."""
+        nothing = (None, None)
+        rmse, bias = self.measured(name)
+        expected, expected_bias = self.expected(name) or nothing
+        paper, paper_bias = PAPER[self.dataset.name].get(name) or nothing
+        error = self.standard_error(name)
+        return [name, rmse, error, expected, paper, bias, expected_bias, paper_bias]
 
-    def summary(self) -> list[str]:
-        """For each row of the summary, error and bias in one cell."""
-        published = PAPER[self.dataset.name]
-        return [
-            "{:.2f} / {:.2f}".format(*(published[name] if of_paper else self.measured(name)))
-            for name, of_paper in (line for _, line in SUMMARY)
-        ]
+    def scale_to_paper(self) -> float:
+        """The average height of the paper's trees relative to ours.
 
-    def _scale_to_paper(self) -> float:
-        """How much higher the paper's trees were on average.
-
-        They are drawn at random and have a level more by chance, which shows in the bias of
-        unprocessed noise: it is in proportion to the number of levels.
+        The paper's random trees sometimes have one more level. The bias of unprocessed noise shows
+        this, because it is proportional to the number of levels.
         """
         if self.dataset.name != "nyctaxi":
             return 1.0
@@ -272,55 +219,49 @@ class Experiment:
         assert ours is not None
         return PAPER["nyctaxi"][PROCESSLESS].bias / ours.bias
 
-    def _scaled_note(self) -> str:
-        factor = self._scale_to_paper()
+    def scaled_note(self) -> str:
+        """Expected errors on trees as high as the paper's."""
+        factor = self.scale_to_paper()
         scaled = [
             f"{name} {expected.rmse * factor:.2f}"
             for name in (PROCESSLESS, GMC)
             if (expected := self.expected(name)) is not None
         ]
         return (
-            f"Scaled to the {self.tree.height * factor:.2f} levels that the paper's bias tells, "
-            f"expected rmse: {', '.join(scaled)}."
+            f"{self.title}: scaled to the {self.tree.height * factor:.2f} levels that follow from "
+            f"the paper's bias, the expected rmse is {', '.join(scaled)}."
         )
 
-    def checks(self, is_full_size: bool) -> list[Check]:
-        """What must hold, whatever the noise."""
-        found = []
+    def checks(self, is_full_size: bool) -> Iterator[Check]:
+        """Claims that must hold, whatever the noise."""
         for name in (PROCESSLESS, GMC):
             expected, error = self.expected(name), self.standard_error(name)
             assert expected is not None
             if error is not None:
                 away = abs(self.measured(name).rmse - expected.rmse) / error
-                found.append(Check(self._claim(name, "standard errors off expectation"), away, 3))
+                yield Check(f"{self.title}, {name}: standard errors off expectation", away, 3)
             if is_full_size:
                 paper = PAPER[self.dataset.name][name].rmse
-                away = abs(expected.rmse * self._scale_to_paper() / paper - 1)
-                claim = self._claim(name, "expected rmse off the paper's, relative")
-                found.append(Check(claim, away, NEAR_PAPER))
-        found.append(self._result_check(GMC, "bias", self.measured(GMC).bias, NO_BIAS))
-        found.append(self._result_check(INTEGER, "bias", self.measured(INTEGER).bias, 0.0))
-        same = "largest difference from GMC, relative to the largest count"
-        found.append(self._result_check(PRIVTRIE, same, self.differences[PRIVTRIE], EQUAL))
-        if is_complete(self.tree):
-            found.append(self._result_check(BOOSTING, same, self.differences[BOOSTING], EQUAL))
-        return found
-
-    def _claim(self, name: str, what: str) -> str:
-        return f"{self.title}, {name}: {what}"
-
-    def _result_check(self, name: str, what: str, measured: float, limit: float) -> Check:
-        return Check(self._claim(name, what), measured, limit, about_results=True)
+                away = abs(expected.rmse * self.scale_to_paper() / paper - 1)
+                claim = f"{self.title}, {name}: expected rmse off the paper's, relative"
+                yield Check(claim, away, NEAR_PAPER)
+        for name, limit in ((GMC, NO_BIAS), (INTEGER, 0.0)):
+            bias = self.measured(name).bias
+            yield Check(f"{self.title}, {name}: bias", bias, limit, about_results=True)
+        for name in (PRIVTRIE, BOOSTING) if is_complete(self.tree) else (PRIVTRIE,):
+            away = self.differences[name]
+            claim = f"{self.title}, {name}: difference from GMC, relative to the largest count"
+            yield Check(claim, away, EQUAL, about_results=True)
 
 
 def is_complete(tree: Tree) -> bool:
-    """Whether all inner nodes have as many children as the root, and all leaves are equally deep.
+    """Whether all inner nodes have equally many children, and all leaves have the same depth.
 
     Examples
     --------
     >>> import gmtree as gm
     >>> from gmtree.bench.paper_table import is_complete
-    >>> is_complete(gm.shapes.complete(3, 4)), is_complete(gm.shapes.chain(3).subtree(1))
+    >>> is_complete(gm.shapes.complete(3, 4)), is_complete(gm.shapes.chain(3).k_order_subtree(1))
     (True, True)
     >>> is_complete(gm.shapes.grouped(100, rng=1))
     False
@@ -330,5 +271,5 @@ def is_complete(tree: Tree) -> bool:
     return bool((counts == k).all()) and tree.n_leaves == k ** (tree.height - 1)
 
 
-def _roots(mean_square: float, square_bias: float) -> Accuracy:
-    return Accuracy(mean_square**0.5, square_bias**0.5)
+def _both(accuracy: Accuracy) -> str:
+    return f"{accuracy.rmse:.2f} / {accuracy.bias:.2f}"

@@ -1,19 +1,21 @@
-"""What a benchmark found: shown in a terminal, and written as JSON, Markdown and figures."""
+"""The findings of a benchmark, printed line by line as they are measured, then saved in files."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from gmtree._text import table
+from gmtree._progress import Progress
 from gmtree.bench import figures, timing
 from gmtree.bench.figures import Figure
+from gmtree.bench.settings import Settings
 
-Cell = str | int | float | bool | None
+Cell = str | int | float | None
 
 # Shown in cells that have no value.
 NOTHING = "-"
@@ -21,87 +23,96 @@ NOTHING = "-"
 
 @dataclass(frozen=True)
 class Column:
-    """Name of a column, and how its numbers are written."""
+    """Name of a column, format of its numbers, and least width on a terminal.
+
+    A column without a `style` holds words.
+    """
 
     name: str
     style: str = ""
+    width: int = 9
 
     def text(self, cell: Cell) -> str:
-        """A cell as text, in the style of its column."""
+        """The text of a cell."""
         if cell is None:
             return NOTHING
-        if isinstance(cell, bool):
-            return "yes" if cell else "no"
-        if isinstance(cell, str):
-            return cell
-        return format(cell, self.style)
+        return cell if isinstance(cell, str) else format(cell, self.style)
+
+    def padded(self, text: str) -> str:
+        """The text of a cell, padded: numbers to the right, words to the left."""
+        width = max(self.width, len(self.name))
+        return text.rjust(width) if self.style else text.ljust(width)
 
 
 @dataclass
 class Table:
-    """Rows of cells under named columns; the first column names the row."""
+    """Rows of cells under named columns; `say` prints each row as soon as it is added.
+
+    Examples
+    --------
+    >>> from gmtree.bench.report import Column, Table
+    >>> table = Table("Times", [Column("tree"), Column("ms", ".1f")], say=print)
+    >>> table.add("binary", 12.34)
+    <BLANKLINE>
+    Times
+    tree              ms
+    binary          12.3
+    >>> table.add("star", None)
+    star               -
+    """
 
     title: str
     columns: list[Column]
     rows: list[list[Cell]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    say: Callable[[str], None] = lambda line: None
 
-    def text_rows(self) -> list[list[str]]:
-        """The cells as text."""
-        return [
-            [column.text(cell) for column, cell in zip(self.columns, row, strict=True)]
-            for row in self.rows
-        ]
+    def add(self, *cells: Cell) -> None:
+        """Add a row."""
+        if not self.rows:
+            self.say(f"\n{self.title}\n{self._line([column.name for column in self.columns])}")
+        self.rows.append(list(cells))
+        self.say(self._line(self._texts(self.rows[-1])))
 
-    def as_text(self) -> str:
-        """The table for a terminal.
+    def _line(self, texts: list[str]) -> str:
+        padded = (column.padded(text) for column, text in zip(self.columns, texts, strict=True))
+        return "  ".join(padded).rstrip()
 
-        Examples
-        --------
-        >>> from gmtree.bench.report import Column, Table
-        >>> table = Table("Times", [Column("tree"), Column("ms", ".1f")])
-        >>> table.rows += [["binary", 12.34], ["star", None]]
-        >>> print(table.as_text())
-        Times
-        tree      ms
-        binary  12.3
-        star       -
-        """
-        head = [column.name for column in self.columns]
-        numeric = [self._is_numeric(k) for k in range(len(head))]
-        lines = table([head, *self.text_rows()], right=numeric, indent="", most_rows=None)
-        return "\n".join([self.title, *lines, *self.notes])
+    def _texts(self, row: list[Cell]) -> list[str]:
+        return [column.text(cell) for column, cell in zip(self.columns, row, strict=True)]
+
+    def numbers(self, name: str) -> list[float]:
+        """The numbers of a column, without its empty cells."""
+        k = [column.name for column in self.columns].index(name)
+        return [float(x) for row in self.rows if isinstance(x := row[k], (int, float))]
 
     def as_markdown(self) -> str:
         """The table for a document."""
-        rule = ["---:" if self._is_numeric(k) else ":---" for k in range(len(self.columns))]
-        lines = [[column.name for column in self.columns], rule, *self.text_rows()]
-        body = ["| " + " | ".join(row) + " |" for row in lines]
-        return "\n".join([f"### {self.title}", "", *body, *(f"\n{note}" for note in self.notes)])
+        head = [column.name for column in self.columns]
+        rule = ["---:" if column.style else ":---" for column in self.columns]
+        lines = [head, rule, *map(self._texts, self.rows)]
+        return "\n".join([f"### {self.title}", "", *("| " + " | ".join(x) + " |" for x in lines)])
 
     def as_dict(self) -> dict[str, Any]:
         """The table for a program."""
         names = [column.name for column in self.columns]
-        rows = [dict(zip(names, row, strict=True)) for row in self.rows]
-        return {"title": self.title, "rows": rows, "notes": self.notes}
-
-    def _is_numeric(self, k: int) -> bool:
-        return bool(self.columns[k].style)
+        return {
+            "title": self.title,
+            "rows": [dict(zip(names, row, strict=True)) for row in self.rows],
+        }
 
 
 @dataclass(frozen=True)
 class Check:
-    """A claim about a number, and what was measured.
+    """A claim about a number, and the number that was measured.
 
-    `about_results` is True if the claim is that results are right. Other claims are about speed,
-    which depends on the machine and on what else that is doing. `applies` is False if the tree
-    measured on is too small for the claim to be about it. Without a `limit` there is no claim, only
-    a figure.
+    `about_results` is True if the claim is that results are right. All other claims are about speed
+    and memory at the full sizes, so `applies` is False on smaller trees.
+    Without a `limit` the number is only shown.
     """
 
     claim: str
     measured: float
-    limit: float | None
+    limit: float | None = None
     at_least: bool = False
     about_results: bool = False
     applies: bool = True
@@ -125,114 +136,139 @@ class Check:
             return "WRONG"
         return "under" if self.at_least else "over"
 
-    def cells(self) -> list[Cell]:
-        """A row of the table of checks."""
-        relation = "at least" if self.at_least else "at most"
-        limit = NOTHING if self.limit is None else f"{relation} {self.limit:.4g}"
-        return [self.claim, self.measured, limit, self.verdict]
+    @property
+    def bound(self) -> str:
+        """The limit in words."""
+        if self.limit is None:
+            return NOTHING
+        return f"{'at least' if self.at_least else 'at most'} {self.limit:.4g}"
 
     def __str__(self) -> str:
-        limit = "" if self.limit is None else f" ({self.cells()[2]}, {self.verdict})"
+        limit = "" if self.limit is None else f" ({self.bound}, {self.verdict})"
         return f"{self.claim}: {self.measured:.4g}{limit}"
 
 
-CHECK_COLUMNS = [Column("check"), Column("measured", ".4g"), Column("limit"), Column("verdict")]
-
-
-@dataclass
 class Report:
-    """All that one benchmark found."""
+    """All that one benchmark finds.
 
-    name: str
-    title: str
-    settings: dict[str, Any]
-    tables: list[Table] = field(default_factory=list)
-    checks: list[Check] = field(default_factory=list)
-    figures: list[Figure] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    seconds: float = 0.0
+    Parameters
+    ----------
+    name, title : str
+    settings : Settings
+    progress : Progress, optional
+        The bar above which lines are printed.
+    stream : text stream, optional
+        Where lines are printed as soon as they are known; by default nowhere.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        title: str,
+        settings: Settings,
+        progress: Progress | None = None,
+        stream: TextIO | None = None,
+    ) -> None:
+        self.name, self.title, self.settings = name, title, settings
+        self.tables: list[Table] = []
+        self.checks: list[Check] = []
+        self.figures: list[Figure] = []
+        self.notes: list[str] = []
+        self.seconds = 0.0
+        self.is_full_size = settings.is_full_size
+        self._progress, self._stream = progress or Progress(0, name), stream
+        self._started = self._has_title = False
+
+    # ------------------------------------------------------------------ while it is measured
+
+    def say(self, text: str) -> None:
+        """Print a line above the progress bar; the title comes before the first one."""
+        if self._stream is not None:
+            self._progress.say(text if self._has_title else f"{self.title}\n{text}", self._stream)
+            self._has_title = True
+
+    def expect(self, steps: int) -> None:
+        """Set the number of steps that make a full progress bar."""
+        self._progress.total = steps
+
+    def step(self, label: str) -> None:
+        """Begin the next step, and show its label beside the progress bar."""
+        self._progress.advance(int(self._started), label)
+        self._started = True
+
+    def table(self, title: str, *columns: Column) -> Table:
+        """Begin a table, whose rows are printed as they are added."""
+        self.tables.append(Table(title, list(columns), say=self.say))
+        return self.tables[-1]
+
+    def add(self, checks: Iterable[Check]) -> None:
+        """Print each check as soon as it has been measured."""
+        for check in checks:
+            applies = check.about_results or self.is_full_size
+            self.checks.append(replace(check, applies=applies))
+            self.say(str(self.checks[-1]))
+
+    def finish(self, seconds: float) -> None:
+        """Print the end of the report."""
+        self.seconds = seconds
+        if not self.is_full_size and any(check.verdict == NOTHING for check in self.checks):
+            self.notes.append("Limits of time and memory are not judged on trees of this size.")
+        self.say("\n" + "\n\n".join([*self.notes, self.footer()]) + "\n")
+
+    # ------------------------------------------------------------------ afterwards
 
     @property
     def is_right(self) -> bool:
-        """Whether all answers were right, whatever the time they took."""
+        """Whether all results were right, however long they took."""
         return all(check.holds for check in self.checks if check.about_results)
-
-    def all_tables(self) -> list[Table]:
-        """The tables, that of the checks last."""
-        if not self.checks:
-            return self.tables
-        rows = [check.cells() for check in self.checks]
-        return [*self.tables, Table("Checks", CHECK_COLUMNS, rows)]
-
-    def as_text(self) -> str:
-        """The report for a terminal."""
-        parts = [self.title, *(table.as_text() for table in self.all_tables()), *self.notes]
-        return "\n\n".join([*parts, self.footer()]) + "\n"
 
     def as_markdown(self) -> str:
         """The report as a document that shows the figures beside it."""
+        columns = [Column("check"), Column("measured", ".4g"), Column("limit"), Column("verdict")]
+        rows: list[list[Cell]] = [[x.claim, x.measured, x.bound, x.verdict] for x in self.checks]
+        tables = [*self.tables, *([Table("Checks", columns, rows)] if rows else [])]
         images = [f"![{figure.title}]({figure.name}.png)" for figure in self.figures]
-        parts = [f"## {self.title}", *(table.as_markdown() for table in self.all_tables())]
-        return "\n\n".join([*parts, *images, *self.notes, self.footer()]) + "\n"
+        parts = [f"## {self.title}", *(table.as_markdown() for table in tables), *images]
+        return "\n\n".join([*parts, *self.notes, self.footer()]) + "\n"
 
     def as_dict(self) -> dict[str, Any]:
-        """The report for a program, with the machine and the versions of what was measured."""
+        """The report for a program, with the machine and the versions of the packages."""
         return {
             "benchmark": self.name,
             "title": self.title,
-            "settings": self.settings,
+            "settings": asdict(self.settings),
             "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "seconds": round(self.seconds, 3),
             "peak_memory": timing.peak_memory(),
             "machine": timing.machine(),
             "versions": timing.versions(),
             "tables": [table.as_dict() for table in self.tables],
-            "checks": [
-                {
-                    "claim": check.claim,
-                    "measured": check.measured,
-                    "limit": check.limit,
-                    "relation": ">=" if check.at_least else "<=",
-                    "holds": check.holds,
-                    "about_results": check.about_results,
-                    "applies": check.applies,
-                }
-                for check in self.checks
-            ],
+            "checks": [{**asdict(check), "holds": check.holds} for check in self.checks],
             "notes": self.notes,
         }
-
-    def as_json(self) -> str:
-        """`as_dict` as text."""
-        return json.dumps(self.as_dict(), indent=2)
 
     def footer(self) -> str:
         """Machine and versions in two lines."""
         where = timing.machine()
-        known = {name: text for name, text in timing.versions().items() if text is not None}
-        peak = timing.peak_memory()
+        versions = [f"{name} {text}" for name, text in timing.versions().items() if text]
         return (
             f"{where['processor']}, {where['cores']} cores{_gigabytes(where['memory'], ' and')}; "
-            f"{self.seconds:.0f} s{_gigabytes(peak, ', at most')}\n"
-            f"Python {where['python']}, {', '.join(f'{name} {known[name]}' for name in known)}"
+            f"{self.seconds:.0f} s{_gigabytes(timing.peak_memory(), ', at most')}\n"
+            f"Python {where['python']}, {', '.join(versions)}"
         )
 
     def write(self, folder: Path) -> list[Path]:
         """Write JSON, Markdown and, if matplotlib is installed, figures; return the files."""
-        folder.mkdir(parents=True, exist_ok=True)
-        drawn = self._draw(folder)
-        data, document = folder / f"{self.name}.json", folder / f"{self.name}.md"
-        data.write_text(self.as_json() + "\n")
-        document.write_text(self.as_markdown())
-        return [data, document, *drawn]
-
-    def _draw(self, folder: Path) -> list[Path]:
         if self.figures and find_spec("matplotlib") is None:
             self.notes.append(
                 "No figures were drawn: matplotlib is not installed (pip install 'gmtree[plot]')."
             )
             self.figures.clear()
-        return [path for figure in self.figures for path in figures.draw(figure, folder)]
+        drawn = [path for figure in self.figures for path in figures.draw(figure, folder)]
+        data, document = folder / f"{self.name}.json", folder / f"{self.name}.md"
+        data.write_text(json.dumps(self.as_dict(), indent=2) + "\n")
+        document.write_text(self.as_markdown())
+        return [data, document, *drawn]
 
 
 def _gigabytes(count: int | None, before: str) -> str:

@@ -1,29 +1,28 @@
-"""Running time against size: on the data sets as in the paper, and per node over four decades."""
+"""Running time by size: on the paper's data sets, and per node over four decades of sizes."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
 
 from gmtree import _memory, baselines
-from gmtree._progress import Progress
 from gmtree.bench import data, trees
 from gmtree.bench.comparisons import measurements
 from gmtree.bench.figures import Figure, Line, Panel
 from gmtree.bench.report import Check, Column, Report, Table
 from gmtree.bench.settings import Settings
-from gmtree.bench.timing import best_time, time_of
-from gmtree.consistency import Consistency, consistent
+from gmtree.bench.timing import best_time
+from gmtree.consistency import Consistency, reconcile
 from gmtree.tree import Tree
 
 Algorithm = Callable[[Tree, np.ndarray], object]
 
-FROM_PARENTS, GMC, TOTAL = "GMC from parents", "GMC", "total"
+FROM_PARENTS = "GMC from parents"
 COMPILED: dict[str, Algorithm] = {
-    GMC: consistent,
+    "GMC": reconcile,
     "PrivTrie": baselines.privtrie,
     "Boosting": baselines.boosting,
 }
@@ -31,7 +30,6 @@ RECURSIVE: dict[str, Algorithm] = {
     "recursive PrivTrie": baselines.privtrie_recursive,
     "recursive Boosting": baselines.boosting_recursive,
 }
-
 ALGORITHMS = (FROM_PARENTS, *COMPILED, *RECURSIVE)
 
 # The recursive algorithms use lists of Python numbers: bytes per node, and seconds per call.
@@ -40,152 +38,110 @@ RECURSIVE_SECONDS, RECURSIVE_SECONDS_QUICK = 60.0, 0.2
 # Shorter calls are repeated, because a garbage collection may happen during one of them.
 WORTH_REPEATING = 3.0
 
-# What full GMC promises against the recursive algorithms, on the whole census.
+# The promised speed-up of full GMC over the recursive algorithms, on the whole census.
 LEAST_SPEED_UP = 100.0
 
 SMALLEST, LARGEST = 10**4, 10**8
 MOST_SPREAD = 3.0
 
 
-def run(settings: Settings) -> Report:
-    """Time all algorithms on parts of the data sets, then GMC by the node."""
-    report = Report("scale", "Running time against size", settings.as_dict())
-    sizes = _decades(settings)
-    steps = sum(data.part_count(name, settings) for name in settings.datasets) + len(sizes)
-    panels = []
-    with Progress(steps, "scale") as progress:
-        for name in settings.datasets:
-            progress.advance(0, f"{data.TITLES[name]}: loading")
-            table = _time_parts(name, settings, progress)
-            report.tables.append(table)
-            panels.append(_panel(data.TITLES[name], table))
-            if name == "census2010" and settings.is_full_size:
-                report.checks += _speed_ups(table)
-        table = _time_per_node(sizes, settings, progress)
-    report.tables.append(table)
-    per_node = _column(table, TOTAL)
-    report.checks.append(
-        Check(
-            "time per node, slowest over fastest size", max(per_node) / min(per_node), MOST_SPREAD
+def run(report: Report, settings: Settings) -> None:
+    """Time all algorithms on parts of the data sets, then the time of GMC per node."""
+    sizes = decades(settings)
+    parts = sum(data.part_count(name, settings) for name in settings.datasets)
+    report.expect(parts + len(sizes))
+    panels: list[Panel] = []
+    checks: list[Check] = []
+    for name in settings.datasets:
+        table = report.table(
+            f"{data.TITLES[name]}, milliseconds",
+            Column("part", width=16),
+            Column("nodes", ",d", 10),
+            *(Column(algorithm, ",.2f") for algorithm in ALGORITHMS),
         )
-    )
-    lines = [Line(FROM_PARENTS, _column(table, "nodes"), per_node)]
-    panel = Panel("", "nodes", "ns per node", lines, from_zero=True)
+        time_parts(report, table, name, settings)
+        # An algorithm that has no times for some sizes lacks those of the largest sizes.
+        lines = [
+            Line(algorithm, table.numbers("nodes")[: len(times)], times)
+            for algorithm in ALGORITHMS
+            if (times := table.numbers(algorithm))
+        ]
+        panels.append(Panel(data.TITLES[name], "milliseconds", lines))
+        if name == "census2010" and settings.is_full_size:
+            checks += speed_ups(table)
+    table = time_per_node(report, sizes, settings)
+    total = table.numbers("total")
+    spread = max(total) / min(total)
+    report.add([*checks, Check("time per node, slowest over fastest size", spread, MOST_SPREAD)])
+    line = Line(FROM_PARENTS, table.numbers("nodes"), total)
     report.figures = [
-        Figure("scale", "Running time against size", panels),
-        Figure("per_node", "Time per node", [panel]),
+        Figure("scale", report.title, panels),
+        Figure("per_node", "Time per node", [Panel("", "ns per node", [line], from_zero=True)]),
     ]
     report.notes.append(
-        "'GMC from parents' includes ordering the tree; all others are given the tree, and GMC "
+        f"'{FROM_PARENTS}' includes ordering the tree; all others are given the tree, and GMC "
         "then does\nconstruction and post-processing."
     )
-    return report
 
 
-# --------------------------------------------------------------------------- on the data sets
-
-
-def _time_parts(name: str, settings: Settings, progress: Progress) -> Table:
-    times = [Column(algorithm, ",.2f") for algorithm in ALGORITHMS]
-    columns = [Column("part"), Column("nodes", ",d"), *times]
-    table = Table(f"{data.TITLES[name]}: milliseconds", columns)
-    clock = RecursiveClock(RECURSIVE_SECONDS_QUICK if settings.quick else RECURSIVE_SECONDS)
+def time_parts(report: Report, table: Table, name: str, settings: Settings) -> None:
+    """Add a row to the table for each part of a data set, with milliseconds."""
     repeat = settings.times(usual=3, quick=2)
+    most = RECURSIVE_SECONDS_QUICK if settings.quick else RECURSIVE_SECONDS
+    per_node = dict.fromkeys(RECURSIVE, 0.0)
     for label, tree in data.parts(name, settings):
-        progress.advance(0, f"{data.TITLES[name]}: {label}")
+        report.step(f"{data.TITLES[name]}: {label}")
         v, out = measurements(tree), np.empty(tree.n)
         seconds: list[float | None] = [best_time(partial(full_gmc, tree.parent, v, out), repeat)]
         seconds += [best_time(partial(each, tree, v), repeat) for each in COMPILED.values()]
-        seconds += [clock.time(each, function, tree, v) for each, function in RECURSIVE.items()]
-        table.rows.append([label, tree.n, *(x and 1e3 * x for x in seconds)])
-        progress.advance(1)
-    return table
+        for each, function in RECURSIVE.items():
+            too_large = RECURSIVE_BYTES * tree.n > _memory.limit()
+            if too_large or per_node[each] * tree.n > most:
+                seconds.append(None)
+                continue
+            gc.collect()  # so that this call does not pay for garbage of earlier ones
+            taken = best_time(partial(function, tree, v), 2, WORTH_REPEATING)
+            per_node[each] = taken / tree.n
+            seconds.append(taken)
+        table.add(label, tree.n, *(x and 1e3 * x for x in seconds))
 
 
 def full_gmc(parent: np.ndarray, v: np.ndarray, out: np.ndarray) -> None:
-    """From an array of parents to consistent values."""
+    """Compute consistent values, starting from an array of parents."""
     Consistency(Tree.from_parents(parent)).project(v, out=out)
 
 
-class RecursiveClock:
-    """Times plain Python, if it can be expected to finish."""
-
-    def __init__(self, most_seconds: float) -> None:
-        self.most_seconds = most_seconds
-        self.per_node: dict[str, float] = {}
-
-    def time(self, name: str, algorithm: Algorithm, tree: Tree, v: np.ndarray) -> float | None:
-        """Seconds per call; None if it would take too long or too much memory."""
-        too_long = self.per_node.get(name, 0.0) * tree.n > self.most_seconds
-        if too_long or RECURSIVE_BYTES * tree.n > _memory.limit():
-            return None
-        gc.collect()  # so that this call does not pay for garbage of earlier ones
-        seconds = time_of(lambda: algorithm(tree, v))
-        if seconds < WORTH_REPEATING:
-            seconds = min(seconds, best_time(lambda: algorithm(tree, v), 2))
-        self.per_node[name] = seconds / tree.n
-        return seconds
+def speed_ups(table: Table) -> Iterator[Check]:
+    """Speed-up of GMC over the recursive algorithms on the largest part, if these finished."""
+    for name in RECURSIVE:
+        times = table.numbers(name)
+        if len(times) == len(table.rows):
+            factor = times[-1] / table.numbers(FROM_PARENTS)[-1]
+            claim = f"Census2010: {name} over {FROM_PARENTS}"
+            yield Check(claim, factor, LEAST_SPEED_UP, at_least=True)
 
 
-def _speed_ups(table: Table) -> list[Check]:
-    """GMC against the recursive algorithms on the largest part, if these finished."""
-    gmc = _column(table, FROM_PARENTS)[-1]
-    return [
-        Check(
-            f"Census2010: {name} over {FROM_PARENTS}",
-            times[-1] / gmc,
-            LEAST_SPEED_UP,
-            at_least=True,
-        )
-        for name in RECURSIVE
-        if len(times := _column(table, name)) == len(table.rows)
-    ]
+def decades(settings: Settings) -> list[int]:
+    """Sizes for the time per node."""
+    largest = settings.size or LARGEST
+    return [10**k for k in range(1, 12) if SMALLEST <= 10**k <= largest] or [largest]
 
 
-def _column(table: Table, name: str) -> list[float]:
-    """Numbers in a column, without the gaps."""
-    k = [column.name for column in table.columns].index(name)
-    return [float(cell) for row in table.rows if isinstance(cell := row[k], (int, float))]
-
-
-def _panel(title: str, table: Table) -> Panel:
-    nodes = _column(table, "nodes")
-    # An algorithm without times for all sizes lacks those of the largest.
-    lines = [
-        Line(name, nodes[: len(times)], times)
-        for name in ALGORITHMS
-        if (times := _column(table, name))
-    ]
-    return Panel(title, "nodes", "milliseconds", lines)
-
-
-# --------------------------------------------------------------------------- by the node
-
-
-def _decades(settings: Settings) -> list[int]:
-    largest = LARGEST if settings.size is None else settings.size
-    sizes = [10**k for k in range(1, 12) if SMALLEST <= 10**k <= largest]
-    return sizes or [largest]
-
-
-def _time_per_node(sizes: list[int], settings: Settings, progress: Progress) -> Table:
-    columns = [
-        Column("nodes", ",d"),
-        Column("construction", ".2f"),
-        Column("post-processing", ".2f"),
-        Column(TOTAL, ".2f"),
-    ]
-    table = Table("Nanoseconds per node, random families of 2 to 5", columns)
+def time_per_node(report: Report, sizes: list[int], settings: Settings) -> Table:
+    """Time per node of both stages, for trees of all sizes."""
+    parts = ("construction", "post-processing", "total")
+    table = report.table(
+        "Nanoseconds per node, random families of 2 to 5",
+        Column("nodes", ",d", 11),
+        *(Column(part, ".2f") for part in parts),
+    )
     for size in sizes:
-        progress.advance(0, f"time per node: {size:,} nodes")
+        report.step(f"time per node: {size:,} nodes")
         tree = trees.make("grouped", size)
         v, out = measurements(tree), np.empty(tree.n)
-        # Small trees take too little time for the clock, and calls of functions count there.
+        # Small trees take too little time for the clock, and calls of functions dominate.
         repeat = settings.times(usual=5, quick=3) * max(1, 10**6 // tree.n)
         total = best_time(partial(full_gmc, tree.parent, v, out), repeat)
-        post = Consistency(tree)
-        after = best_time(partial(post.project, v, out=out), repeat)
-        per_node = [1e9 * seconds / tree.n for seconds in (total - after, after, total)]
-        table.rows.append([tree.n, *per_node])
-        progress.advance(1)
+        after = best_time(partial(Consistency(tree).project, v, out=out), repeat)
+        table.add(tree.n, *(1e9 * seconds / tree.n for seconds in (total - after, after, total)))
     return table

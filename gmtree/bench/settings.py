@@ -1,10 +1,9 @@
-"""What the user of a benchmark asked for."""
+"""Options of a benchmark."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 # Large enough that sweeps outweigh calls, small enough for the whole run to take seconds.
 QUICK_NODES = 100_000
@@ -12,20 +11,20 @@ QUICK_NODES = 100_000
 
 @dataclass(frozen=True)
 class Settings:
-    """Options of a benchmark; None leaves a number to the benchmark.
+    """Options of a benchmark, which chooses all numbers that are None.
 
     Attributes
     ----------
     datasets : tuple of str
         Names of data sets, as in :mod:`gmtree.datasets`.
     nodes : int or None
-        Size of trees, about; None for the sizes of the paper.
+        Approximate size of trees; None for the sizes of the paper.
     repeat : int or None
-        Runs to average over, or to take the best time of.
+        Number of runs, for an average or for the best time.
     quick : bool
-        Whether to leave out what takes long.
+        Whether to leave out slow measurements.
     files : mapping from str to str
-        For data sets to be read from published files: where these are.
+        Paths of published files, by name of the data set to read from them.
     """
 
     datasets: tuple[str, ...] = ("census2010", "nyctaxi", "syndata")
@@ -36,20 +35,16 @@ class Settings:
 
     @property
     def size(self) -> int | None:
-        """Number of nodes asked for, or that of a quick run."""
+        """The requested number of nodes, or that of a quick run."""
         return QUICK_NODES if self.nodes is None and self.quick else self.nodes
 
     @property
     def is_full_size(self) -> bool:
-        """Whether trees have the sizes that claims are about."""
+        """Whether trees have the sizes for which claims are made."""
         return self.size is None
 
     def times(self, usual: int, quick: int) -> int:
-        """How often to repeat where the benchmark usually does so `usual` times."""
+        """Number of repetitions, given the usual number and the number in quick runs."""
         if self.repeat is not None:
             return self.repeat
         return quick if self.quick else usual
-
-    def as_dict(self) -> dict[str, Any]:
-        """For reports."""
-        return asdict(self)

@@ -1,11 +1,12 @@
-"""Measuring time and memory on a machine that does other things as well.
+"""Measuring time and memory on a machine that also runs other programs.
 
-A time is the best of several, because other programs can only add to it. Two times that are to be
-compared are measured in turns, so that both suffer from the same disturbances.
+A time is the best of several, because other programs can only add to it. If two times are to be
+compared, the calls alternate, so that both times suffer from the same disturbances.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import sys
@@ -20,21 +21,14 @@ from typing import Any
 import numpy as np
 
 from gmtree._sweep import usable_threads
+from gmtree._version import __version__
 
 Action = Callable[[], object]
 
 # Packages whose version may explain a number in a report.
 PACKAGES = (
-    "gmtree",
-    "numpy",
-    "numba",
-    "scipy",
-    "higra",
-    "opendp",
-    "hierarchicalforecast",
-    "clarabel",
-    "scikit-sparse",
-    "matplotlib",
+    *("numpy", "numba", "scipy", "higra", "opendp", "hierarchicalforecast"),
+    *("clarabel", "scikit-sparse", "matplotlib", "torch"),
 )
 
 
@@ -45,45 +39,33 @@ def time_of(action: Action) -> float:
     return perf_counter() - start
 
 
-def best_time(action: Action, times: int = 5) -> float:
-    """Seconds that the fastest of several calls takes.
+def best_times(
+    actions: Sequence[Action], times: int = 5, patience: float = math.inf
+) -> list[float]:
+    """Seconds that the fastest of several calls of each action takes.
 
-    One more call comes first and is not timed: it may compile, or touch memory for the first time.
-
-    Examples
-    --------
-    >>> from gmtree.bench.timing import best_time
-    >>> best_time(lambda: sum(range(100))) < 1
-    True
-    """
-    return best_times((action,), times)[0]
-
-
-def best_times(actions: Sequence[Action], times: int = 5) -> list[float]:
-    """Best time of each action, called in turns, after one call of each that is not timed."""
-    for action in actions:
-        action()
-    rounds = [[time_of(action) for action in actions] for _ in repeat(None, times)]
-    return [min(column) for column in zip(*rounds, strict=True)]
-
-
-def copying(n: int) -> Action:
-    """Copy a vector of n floats into memory in use: the least that any result costs."""
-    source, target = np.ones(n), np.zeros(n)
-    return lambda: np.copyto(target, source)
-
-
-def copy_ratio(action: Action, n: int, times: int = 5) -> float:
-    """Time of an action in units of copying a vector of n floats.
+    The actions are called in turns. A first call of each is not timed, because it may compile or
+    touch memory for the first time. If it takes longer than `patience` seconds, however, it is the
+    only call, and its time is returned.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from gmtree.bench.timing import copy_ratio
-    >>> copy_ratio(lambda: np.sort(np.arange(10_000)[::-1]), 10_000) > 0
+    >>> from gmtree.bench.timing import best_times
+    >>> ours, theirs = best_times([lambda: sum(range(9)), lambda: sum(range(9999))])
+    >>> ours < theirs
     True
     """
-    return ratio(action, copying(n), times)
+    best = [time_of(action) for action in actions]
+    quick = [k for k, seconds in enumerate(best) if seconds <= patience]
+    rounds = [[time_of(actions[k]) for k in quick] for _ in repeat(None, times)]
+    for k, seconds in zip(quick, zip(*rounds, strict=True), strict=True):
+        best[k] = min(seconds)
+    return best
+
+
+def best_time(action: Action, times: int = 5, patience: float = math.inf) -> float:
+    """`best_times` of one action."""
+    return best_times((action,), times, patience)[0]
 
 
 def ratio(action: Action, other: Action, times: int = 5) -> float:
@@ -92,8 +74,14 @@ def ratio(action: Action, other: Action, times: int = 5) -> float:
     return ours / theirs
 
 
+def copying(n: int) -> Action:
+    """Copy a vector of n floats into memory in use: the least time that any result takes."""
+    source, target = np.ones(n), np.zeros(n)
+    return lambda: np.copyto(target, source)
+
+
 def peak_bytes(action: Action) -> int:
-    """Largest number of bytes that Python and numpy hold during a call, beyond those before."""
+    """Largest number of bytes that Python and numpy allocate in addition during a call."""
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
@@ -104,9 +92,9 @@ def peak_bytes(action: Action) -> int:
 
 
 def peak_memory() -> int | None:
-    """Most memory this process has had, in bytes; None if the platform does not report it."""
+    """Peak memory of this process, in bytes; None if the platform does not report it."""
     try:
-        # Unlike the other figure, this one does not begin with that of the parent process.
+        # Unlike `ru_maxrss`, this number does not start at the peak of the parent process.
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
@@ -133,19 +121,14 @@ def machine() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of what is measured; None for packages that are not installed."""
-    return {name: _version(name) for name in PACKAGES}
-
-
-def _version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        if name != "gmtree":
-            return None
-        from gmtree._version import __version__
-
-        return __version__
+    """Versions of the packages that are measured; None for those that are not installed."""
+    found: dict[str, str | None] = {"gmtree": __version__}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = None
+    return found
 
 
 def _processor() -> str:

@@ -1,23 +1,24 @@
-"""Trees to measure on: three that resemble large data, and the extremes of shape."""
+"""Trees for benchmarks: three that resemble large data, and extreme shapes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from gmtree import _validate as check
 from gmtree import datasets, shapes
 from gmtree.matrix import GenerationMatrix
 from gmtree.tree import Tree
 
 # Families of 2, 3, 4 and 5 at 40, 30, 20 and 10 % have 3 on average, and 1 + 1/3 + 1/9 + ... = 1.5.
 GROUPED_NODES_PER_LEAF = 1.5
+# Groups of 20 leaves, and of 50 such groups.
+SERIES_NODES_PER_LEAF = 1.051
 
 
 class Shape(NamedTuple):
-    """How to make a tree of about so many nodes, and how many it has by default."""
+    """A function that makes a tree of a given approximate size, and the default size."""
 
     make: Callable[[int], Tree]
     nodes: int
@@ -32,8 +33,17 @@ def _binary(nodes: int) -> Tree:
     return shapes.complete(2, binary_height(nodes))
 
 
+def _depth_first(nodes: int) -> Tree:
+    return Tree.from_parents(depth_first(_binary(nodes)))
+
+
 def _grouped(nodes: int) -> Tree:
     return shapes.grouped(round(nodes / GROUPED_NODES_PER_LEAF), rng=1)
+
+
+def _series(nodes: int) -> Tree:
+    leaf = np.arange(round(nodes / SERIES_NODES_PER_LEAF))
+    return Tree.from_levels(leaf // 1000, leaf // 20, leaf)
 
 
 def _random(nodes: int) -> Tree:
@@ -43,7 +53,9 @@ def _random(nodes: int) -> Tree:
 SHAPES = {
     "census": Shape(_census, 11_802_162, "census-shaped, 8 levels"),
     "binary": Shape(_binary, 2**24 - 1, "complete binary"),
+    "depth first": Shape(_depth_first, 2**24 - 1, "complete binary, numbered depth first"),
     "grouped": Shape(_grouped, 15_000_000, "random families of 2 to 5"),
+    "series": Shape(_series, 105_100, "100,000 time series, 4 levels"),
     "chain": Shape(shapes.chain, 10_000_000, "every node one child"),
     "star": Shape(shapes.star, 10_000_000, "all nodes below the root"),
     "caterpillar": Shape(shapes.caterpillar, 10_000_000, "a chain with a leaf at each node"),
@@ -56,7 +68,7 @@ EXTREMES = ("chain", "star", "caterpillar", "random")
 
 
 def make(shape: str, nodes: int | None = None) -> Tree:
-    """A tree of a shape, of about so many nodes or of its full size.
+    """Make a tree of a shape, with about `nodes` nodes or with its full size.
 
     Examples
     --------
@@ -66,14 +78,12 @@ def make(shape: str, nodes: int | None = None) -> Tree:
     >>> trees.make("grouped", 1000).n_leaves
     667
     """
-    if shape not in SHAPES:
-        check.fail("shape", f"must be one of {', '.join(SHAPES)}, not {shape!r}.")
     chosen = SHAPES[shape]
     return chosen.make(chosen.nodes if nodes is None else nodes)
 
 
 def binary_height(nodes: int) -> int:
-    """Height of the complete binary tree whose number of nodes is nearest.
+    """Height of the complete binary tree whose size is nearest to `nodes`.
 
     Examples
     --------
@@ -85,7 +95,7 @@ def binary_height(nodes: int) -> int:
 
 
 def renumber(parent: np.ndarray, number: np.ndarray) -> np.ndarray:
-    """Parents of the same tree when node i is called ``number[i]``.
+    """Parents of the same tree if node i gets the number ``number[i]``.
 
     Examples
     --------
@@ -106,7 +116,7 @@ def shuffled(tree: Tree, rng: np.random.Generator | int = 2) -> np.ndarray:
 
 
 def depth_first(tree: Tree) -> np.ndarray:
-    """Parents of the same tree, nodes numbered as a walk meets them: parents first.
+    """Parents of the same tree, with nodes numbered in depth-first order: parents first.
 
     Examples
     --------
@@ -121,55 +131,9 @@ def depth_first(tree: Tree) -> np.ndarray:
     before = np.cumsum(size[siblings]) - size[siblings]
     starts = np.flatnonzero(np.diff(above, prepend=-2))
     family = np.repeat(starts, np.diff(starts, append=tree.n))
-    # A node comes right after its parent and what lies below its earlier siblings.
+    # A node comes right after its parent and the subtrees of its earlier siblings.
     step = np.empty(tree.n, dtype=np.int64)
     step[siblings] = 1 + before - before[family]
     step[tree.root] = 0
     number = GenerationMatrix(tree).solve(step)
     return renumber(tree.parent, number.astype(tree.parent.dtype))
-
-
-def entries_by_edge(matrix: Any, tree: Tree) -> Any:
-    """A sparse matrix of a tree in COO format, its entries listed as one would write them down.
-
-    First come the entries from child to parent, then those from parent to child, then the
-    diagonal. If they were listed by row, scipy could convert them without scattered access.
-
-    Examples
-    --------
-    >>> import gmtree as gm
-    >>> from gmtree.bench import trees
-    >>> tree = gm.shapes.star(3)
-    >>> listed = trees.entries_by_edge(gm.laplacian(tree), tree)
-    >>> listed.row.tolist(), listed.col.tolist()
-    ([1, 2, 0, 0, 0, 1, 2], [0, 0, 1, 2, 0, 1, 2])
-    """
-    from scipy.sparse import coo_array
-
-    coo = coo_array(matrix)
-    up, own = tree.parent[coo.row] == coo.col, coo.row == coo.col
-    slot = np.where(up, coo.row, coo.col) + tree.n * np.where(own, 2, ~up)
-    entry = np.full(3 * tree.n, -1)
-    entry[slot] = np.arange(coo.nnz)
-    place = entry[entry >= 0]
-    return coo_array((coo.data[place], (coo.row[place], coo.col[place])), shape=coo.shape)
-
-
-def held_slowly(m: int, share: float, bits: float = 50.0) -> np.ndarray:
-    """Leaf values for which each round of the bounded optimum holds only a share of the rest.
-
-    The gap to the mean grows by 1 / share from one block to the next: the smaller the share, the
-    more rounds, but the sooner the numbers run out of range (`bits` of exponent).
-
-    Examples
-    --------
-    >>> from gmtree.bench import trees
-    >>> trees.held_slowly(4, share=0.5)
-    array([-1., -2., -4., -4.])
-    """
-    sizes, left = [], m
-    while left:
-        sizes.append(min(left, max(1, round(share * left))))
-        left -= sizes[-1]
-    exponent = np.minimum(np.arange(len(sizes)) * np.log2(1 / share), bits)
-    return -np.repeat(2.0**exponent, sizes[::-1])

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 
+from gmtree._text import say
 from gmtree._version import __version__
 
-# Each of these modules adds one subcommand, by a function `add_parser(subparsers)` that sets
-# `run`, a function from the parsed arguments to the exit status.
+# Each of these modules adds one subcommand. Its function `add_parser(subparsers)` sets `run`, a
+# function that takes the parsed arguments and returns the exit status.
 SUBCOMMANDS = (
     "gmtree.cli.demo",
     "gmtree.cli.release",
     "gmtree.cli.account",
-    "gmtree.cli.consistent",
+    "gmtree.cli.verify",
+    "gmtree.cli.reconcile",
     "gmtree.cli.info",
     "gmtree.cli.warm",
     "gmtree.bench",
@@ -26,9 +29,12 @@ SUBCOMMANDS = (
 # Exit status of a program that was interrupted, by the convention of shells.
 INTERRUPTED = 130
 
+# Replacements for line-drawing characters that the encoding of standard output lacks.
+_OUTLINE = str.maketrans("└├│─", "`||-")
+
 
 def parser() -> argparse.ArgumentParser:
-    """All options of all subcommands.
+    """Return the parser for all options of all subcommands.
 
     Examples
     --------
@@ -48,20 +54,21 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line; the exit status.
+    """Run a command line and return the exit status.
 
-    Errors about input and files are told in one line on standard error, without a traceback.
+    Errors about input and files are printed in one line on standard error, without a traceback.
     """
     _fill_closed_streams()
+    _print_every_character()
     try:
-        # Inside, because this loads modules, which takes long enough to be interrupted.
+        # This is inside `try` because loading modules takes long enough to be interrupted.
         args = parser().parse_args(argv)
         status = int(args.run(args))
         if sys.stdout is not None:
             sys.stdout.flush()
         return status
     except BrokenPipeError:
-        # The reader has seen enough, as `head` does: that is no error.
+        # The reader of the output has closed it, as `head` does. That is not an error.
         _forget_output()
         return 0
     except MemoryError:
@@ -73,16 +80,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _fail(message: str) -> int:
-    """Tell an error in one line; the exit status."""
+    """Print an error in one line and return the exit status."""
     _forget_output(flush=True)
     if sys.stderr is not None:
         with suppress(OSError):
-            print("gmtree: error:", " ".join(message.split()), file=sys.stderr)
+            say(f"gmtree: error: {' '.join(message.split())}", sys.stderr)
     return 2
 
 
 def _forget_output(*, flush: bool = False) -> None:
-    """Leave nothing for Python to write to standard output when it ends, where it would fail."""
+    """Drop unwritten output, because Python would fail to write it when the process ends."""
     if sys.stdout is None:
         return
     try:
@@ -91,14 +98,14 @@ def _forget_output(*, flush: bool = False) -> None:
             return
     except OSError:
         pass
-    with suppress(OSError, ValueError):  # standard output may be no file, in a program of others
+    with suppress(OSError, ValueError):  # in another program, standard output may not be a file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fill_closed_streams() -> None:
-    """Open /dev/null in place of a closed standard stream.
+    """Open /dev/null in place of each closed standard stream.
 
-    Otherwise the next file to be opened would get its number, and what others write to the
+    Otherwise the next file to be opened would get its number, and output of libraries to the
     standard streams would end up in that file.
     """
     for number in range(3):
@@ -106,3 +113,20 @@ def _fill_closed_streams() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
+
+
+def _print_every_character() -> None:
+    """Let standard output replace characters that its encoding lacks, instead of failing."""
+    codecs.register_error("gmtree", _replacement)
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="gmtree")
+
+
+def _replacement(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Replace line-drawing characters by ASCII, and any other character by its code."""
+    text, end = codecs.backslashreplace_errors(error)
+    if isinstance(error, UnicodeEncodeError):
+        drawn = error.object[error.start : error.end].translate(_OUTLINE)
+        if drawn.isascii():
+            return drawn, error.end
+    return text, end

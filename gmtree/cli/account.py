@@ -1,4 +1,4 @@
-"""``gmtree account``: a privacy budget in a file, what was spent of it and what is left."""
+"""``gmtree account``: a privacy budget in a file, with its charges and the budget left."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gmtree._text import say
+
 if TYPE_CHECKING:
-    from gmtree.privacy.account import Account
+    from gmtree.privacy.accounting.account import Account
 
 _DESCRIPTION = """\
-Show a privacy account: its budget, what was charged to it when and for which tree, what is left.
+Show a privacy account: its budget, its charges with their times and trees, and the budget left.
 
-With --epsilon or --rho a new account is made in FILE; if there is one already, it must have these
-terms. 'gmtree release --account FILE' charges what it spends before it draws any noise, and refuses
-what would exceed the budget.
+With --epsilon or --rho a new account is created in FILE; an account that exists must have the same
+terms. 'gmtree release --account FILE' charges its loss before it draws any noise, and refuses a
+release that would exceed the budget.
+
+'gmtree account verify FILE OUT...' checks that no entry was changed or removed, and that the
+account knows these releases. A backup of the account that is older than a release does not.
 """
 
 
@@ -22,29 +27,54 @@ def add_parser(subparsers: Any) -> None:
     """Add the subcommand ``account``."""
     p = subparsers.add_parser(
         "account",
-        help="make or show a privacy account",
+        help="create or show a privacy account",
         description=_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="gmtree account [options] FILE\n       gmtree account verify FILE [OUT ...]",
     )
     p.add_argument("file", metavar="FILE", type=Path, help="the account, such as budget.json")
+    p.add_argument("more", nargs="*", type=Path, help=argparse.SUPPRESS)
     budget = p.add_mutually_exclusive_group()
-    budget.add_argument("--epsilon", help="make an account with this budget, such as 1 or 1/3")
-    budget.add_argument("--rho", help="the same in zero-concentrated differential privacy")
-    p.add_argument("--delta", help="with --epsilon: an account in rho that implies both")
+    budget.add_argument("--epsilon", help="create an account with this budget, such as 1 or 1/3")
+    budget.add_argument("--rho", help="create an account in zero-concentrated differential privacy")
+    p.add_argument(
+        "--delta", help="with --epsilon: an account in rho that implies (epsilon, delta)"
+    )
     p.add_argument(
         "--neighbors", choices=("add_remove", "change_one"),
-        help="what all releases protect (default: add_remove)",
+        help="neighbour relation that every release must use (default: add_remove)",
     )  # fmt: skip
+    p.add_argument(
+        "--max-contributions",
+        metavar="K",
+        type=int,
+        help="privacy unit: at most K records of a person (default: 1)",
+    )
+    p.add_argument(
+        "--person",
+        metavar="COLUMN",
+        help="privacy unit: all records of a person, whom this column identifies in every release",
+    )
     p.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Make an account, if a budget is given, and show it."""
-    from gmtree.privacy.account import Account
+    """Create an account, if a budget is given, and show it."""
+    from gmtree.privacy.accounting.account import Account
 
+    if args.more:
+        if str(args.file) != "verify":
+            raise ValueError("More than one FILE must follow 'verify'.")
+        return _verify(*args.more)
+    if str(args.file) == "verify":
+        raise ValueError("'verify' must be followed by the FILE of an account.")
     if args.epsilon is None and args.rho is None:
-        if args.delta is not None or args.neighbors is not None:
-            raise ValueError("--delta and --neighbors go with the budget of a new account.")
+        terms = (args.delta, args.neighbors, args.max_contributions, args.person)
+        if any(term is not None for term in terms):
+            raise ValueError(
+                "--delta, --neighbors, --max-contributions and --person go with the budget of a "
+                "new account."
+            )
         account = open_account(args.file)
     else:
         account = Account(
@@ -52,19 +82,33 @@ def run(args: argparse.Namespace) -> int:
             rho=args.rho,
             delta=args.delta,
             neighbors=args.neighbors or "add_remove",
+            max_contributions=1 if args.max_contributions is None else args.max_contributions,
+            person=args.person,
             path=args.file,
         )
-    print(account)
+    say(account)
+    return 0
+
+
+def _verify(file: Path, *outputs: Path) -> int:
+    """Check the file of an account, and that the account has an entry for each given release."""
+    from gmtree.privacy.files.verifying import check_release
+
+    account = open_account(file)
+    count = account.verify()
+    for output in outputs:
+        say(check_release(output, account))
+    say(f"{file}: {count:,} {'entry' if count == 1 else 'entries'}, none changed or removed.")
     return 0
 
 
 def open_account(file: Path) -> Account:
-    """The account in a file; a ValueError tells how to make one where there is none."""
-    from gmtree.privacy.account import Account
+    """Open the account in a file; the error for a missing file explains how to create one."""
+    from gmtree.privacy.accounting.account import Account
 
     if not file.exists():
         raise ValueError(
-            f"There is no privacy account {str(file)!r}. 'gmtree account {file} --epsilon 1' makes "
-            "one with a budget of 1."
+            f"There is no privacy account {str(file)!r}. 'gmtree account {file} --epsilon 1' "
+            "creates one with a budget of 1."
         )
     return Account(path=file)

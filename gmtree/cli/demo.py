@@ -1,9 +1,9 @@
-"""`gmtree demo`: the main job from nothing, in well under a minute.
+"""`gmtree demo`: a complete private release of made-up data, in well under a minute.
 
-A census-shaped hierarchy is released with differential privacy, made consistent, and turned into
-non-negative whole numbers; the table shows the error by level beside the standard errors that
-were known before looking at the truth. A picture shows the same job on a small tree, if
-matplotlib is installed.
+The command releases the counts of a census-shaped hierarchy with differential privacy, makes them
+consistent, and turns them into non-negative whole numbers. A table compares the actual error of
+each level with the standard error, which is known without the true counts. If matplotlib is
+installed, a picture shows these steps on a small tree.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gmtree.tree import Tree
 
 PICTURE = Path("gmtree-demo.png")
 
-# A tree that fits into a picture: towns, where they are, and how many people live there.
+# A tree that fits into a picture: towns by region, and how many people live there.
 _REGIONS = ["North", "North", "North", "East", "East", "South", "South", "South", "South"]
 _TOWNS = ["Ash", "Bay", "Elm", "Fir", "Ivy", "Oak", "Pine", "Rue", "Yew"]
 _PEOPLE = [41, 17, 62, 88, 23, 9, 35, 54, 12]
@@ -35,7 +35,7 @@ NEXT = """\
 What to try next:
   gmtree release people.csv --tree towns.csv --levels region,town --count n \\
       --epsilon 1 -o published.csv            (counts; a public list of places)
-  gmtree consistent measured.csv --levels region,town --value x -o sums.csv
+  gmtree reconcile measured.csv --levels region,town --value x -o sums.csv
   gmtree release --help
   python -c "import gmtree; help(gmtree)"      (a map of the library)
   python -c "import gmtree; help(gmtree.gmc)"  (from the paper to the code)"""
@@ -62,7 +62,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    from gmtree.privacy.release import release
+    from gmtree.privacy.publishing.release import release
 
     nodes = check.count("nodes", args.nodes, least=8)
     picture = _picture(args.picture)
@@ -123,7 +123,7 @@ def _table(tree: Any, errors: dict[str, np.ndarray], expected: np.ndarray) -> st
 
 
 def _picture(asked: Path | None) -> Path | None:
-    """Where to save the picture; refuse what could not be drawn before any work is done for it."""
+    """Where to save the picture; refuse early, before any work, if it could not be drawn."""
     if asked is None and find_spec("matplotlib") is None:
         return None
     if asked is None:
@@ -139,13 +139,13 @@ def _picture(asked: Path | None) -> Path | None:
 
 
 def _draw(path: Path, epsilon: str) -> None:
-    """Noisy and consistent values of a small tree, and how far both are from the truth."""
+    """Draw noisy and consistent values of a small tree, and their distances from the truth."""
     from matplotlib.figure import Figure
 
     from gmtree import plot
-    from gmtree.privacy.release import release
+    from gmtree.privacy.publishing.release import release
 
-    tree = Tree.from_levels(_REGIONS, _TOWNS)
+    tree = Tree.from_levels({"region": _REGIONS, "town": _TOWNS})
     truth = tree.aggregate(_PEOPLE)
     result = release(tree, _PEOPLE, epsilon=epsilon)
     figure = Figure(figsize=(10.6, 6.0), layout="constrained")
@@ -161,7 +161,7 @@ def _draw(path: Path, epsilon: str) -> None:
 
 
 def _draw_errors(ax: Any, result: Any, truth: np.ndarray) -> None:
-    """Noisy and consistent values of each node, minus the truth, with their standard errors."""
+    """Draw the errors of the noisy and the consistent values by node, with standard errors."""
     tree = result.tree
     noise = float(result.plan.levels[0].noise)
     series = {

@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from gmtree import _validate as check
+from gmtree._files import replacing
 
-# Stands for standard input where a file is read, and for standard output where one is written.
+# This path stands for standard input or standard output.
 STANDARD = Path("-")
 
 TABLES = (".csv", ".csv.gz", ".parquet")
 
 
 def kind(argument: str, path: Path, allowed: Sequence[str]) -> str:
-    """Which of the allowed endings the name of a file has; standard streams are CSV."""
+    """Return the ending of a file's name, which must be allowed; standard streams are CSV."""
     if path == STANDARD:
         return ".csv"
     for ending in allowed:
@@ -31,7 +32,7 @@ def kind(argument: str, path: Path, allowed: Sequence[str]) -> str:
 
 
 def shown(path: Path) -> str:
-    """What messages call a file that is read."""
+    """The name of an input file in messages."""
     return "standard input" if path == STANDARD else path.name
 
 
@@ -39,16 +40,16 @@ class Input(NamedTuple):
     """A file that is being read."""
 
     stream: IO[bytes]
-    """What is in the file, unpacked if it is compressed."""
+    """Content of the file, unpacked if it is compressed."""
     raw: IO[bytes]
-    """The file itself, whose position tells how much has been read."""
+    """The file itself, whose position shows how much has been read."""
     size: int
     """Bytes in `raw`; 0 if that is not known."""
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[Input]:
-    """Open a file or standard input, and unpack what is compressed."""
+    """Open a file or standard input, and decompress it if necessary."""
     if path == STANDARD:
         if sys.stdin is None:
             raise ValueError("FILE is standard input, which is closed.")
@@ -77,12 +78,10 @@ def check_output(argument: str, path: Path) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[IO[bytes]]:
-    """A stream for a new file, compressed if its name ends in .gz, or for standard output.
+    """Open a stream for a new file, compressed if its name ends in .gz, or for standard output.
 
-    A file takes the place of an old one only when it is complete.
+    An existing file is replaced only when the new one is complete.
     """
-    from gmtree.privacy.storage import replacing
-
     if path == STANDARD:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
@@ -91,6 +90,6 @@ def writing(path: Path) -> Iterator[IO[bytes]]:
         if not path.name.lower().endswith(".gz"):
             yield stream
             return
-        # Without the time of writing, the same table makes the same bytes.
+        # The time of writing is left out, so that equal tables give equal bytes.
         with gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) as packed:
             yield packed  # type: ignore[misc]

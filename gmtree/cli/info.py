@@ -1,4 +1,4 @@
-"""`gmtree info FILE`: what is in a saved release, or the tree that the columns of a table make."""
+"""`gmtree info FILE`: describe a saved release, a ledger, a table or a Newick file."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from gmtree._text import say
 from gmtree.cli import files
 
-NEWICK = (".nwk", ".newick", ".tre", ".tree")
+_NEWICK = (".nwk", ".nw", ".newick", ".tre", ".tree")
+NEWICK = (*_NEWICK, *(f"{ending}.gz" for ending in _NEWICK))
 
 
 def add_parser(subparsers: Any) -> None:
     """Register the command."""
     parser = subparsers.add_parser(
         "info",
-        help="say what is in a saved release, or which tree the columns of a table make",
+        help="describe a saved release, or the tree that the columns of a table make",
         description=__doc__,
     )
     parser.add_argument(
@@ -25,7 +27,7 @@ def add_parser(subparsers: Any) -> None:
         type=Path,
         metavar="FILE",
         help="release (.npz, .parquet), its ledger (.ledger.json), table (.csv, .csv.gz, .parquet; "
-        "'-' for standard input) or Newick (.nwk)",
+        "'-' for standard input) or Newick (.nwk, .nw, .newick, .tre, .tree, also with .gz)",
     )
     parser.add_argument(
         "--levels", metavar="A,B,...", help="columns of a table that make a tree, coarse to fine"
@@ -42,18 +44,18 @@ def run(args: argparse.Namespace) -> int:
     if args.file.name.lower().endswith(NEWICK):
         from gmtree.tree import Tree
 
-        print(_describe_newick(Tree.from_newick(args.file)))
+        say(_describe_newick(Tree.from_newick(args.file)))
     elif args.file.name.lower().endswith(".json"):
-        print(_describe_ledger(args.file))
+        say(_describe_ledger(args.file))
     elif args.levels is not None:
-        print(_describe_tree(_tree(args.file, level_names(args.levels))))
+        say(_describe_tree(_tree(args.file, level_names(args.levels))))
     elif _is_release(args.file):
-        print(_describe_release(args.file))
+        say(_describe_release(args.file))
     else:
-        print(f"{files.shown(args.file)}: a table with the columns")
+        say(f"{files.shown(args.file)}: a table with the columns")
         for name in column_names(args.file):
-            print(f"  {name}")
-        print("Name those that make a tree with --levels, coarse to fine.")
+            say(f"  {name}")
+        say("Name those that make a tree with --levels, coarse to fine.")
     return 0
 
 
@@ -61,49 +63,32 @@ def _is_release(path: Path) -> bool:
     """Whether a file is a saved release rather than any table."""
     from gmtree.cli.rows import column_names
 
-    ending = files.kind("FILE", path, (".npz", *files.TABLES))
+    ending = files.kind("FILE", path, (".npz", *files.TABLES, ".ledger.json", *NEWICK))
     if ending == ".parquet":
         return {"parent", "noisy"} <= set(column_names(path))
     return ending == ".npz"
 
 
 def _describe_release(path: Path) -> str:
-    """The errors and the ledger of a saved release, plain or of tables, and where it comes from."""
-    from gmtree.privacy.release import Release
-    from gmtree.privacy.storage import is_of_tables
-    from gmtree.privacy.tables import TableRelease
+    """Errors, ledger and origin of a saved release, of counts or of tables."""
+    from gmtree.privacy.files.storage import is_of_tables
+    from gmtree.privacy.publishing.release import Release
+    from gmtree.privacy.publishing.tables import TableRelease
 
-    if is_of_tables(path):
-        tables = TableRelease.load(path)
-        parts = [repr(tables), str(tables.plan), str(tables.ledger), _origin(tables.provenance)]
-        return "\n\n".join(parts).rstrip()
-    made = Release.load(path)
-    depth = made.tree.depth
-    variance = np.bincount(depth, weights=made.std_error**2)[1:] / np.bincount(depth)[1:]
-    errors = [f"  level {k}: {error:.3g}" for k, error in enumerate(np.sqrt(variance), start=1)]
-    return "\n".join(
-        [
-            repr(made),
-            "",
-            "Standard error by level:",
-            *errors,
-            "",
-            str(made.ledger),
-            "",
-            _origin(made.provenance),
-        ],
-    ).rstrip()
+    made = (TableRelease if is_of_tables(path) else Release).load(path)
+    parts = [repr(made), str(made.plan), str(made.ledger), _origin(made.provenance)]
+    return "\n\n".join(parts).rstrip()
 
 
 def _describe_ledger(path: Path) -> str:
-    from gmtree.privacy.storage import read_ledger
+    from gmtree.privacy.files.storage import read_ledger
 
     ledger, data = read_ledger(path)
     return f"{ledger}\n\n{_origin(data['provenance'])}".rstrip()
 
 
 def _origin(provenance: dict[str, Any] | None) -> str:
-    """When and by what a release was made, in words."""
+    """Time, function, versions and account of a release, in words."""
     if provenance is None:
         return ""
     versions = ", ".join(f"{name} {number}" for name, number in provenance["versions"].items())
@@ -119,7 +104,7 @@ def _origin(provenance: dict[str, Any] | None) -> str:
 
 
 def _describe_newick(tree: Any) -> str:
-    """Size, labels and lengths of a phylogeny, and its top."""
+    """Size, labels and branch lengths of a phylogeny, and an outline of its top."""
     lines = [repr(tree), ""]
     names = 0 if tree.labels is None else sum(x is not None for x in tree.labels)
     lines.append(f"  {names:,} of {tree.n:,} nodes have a name")
@@ -136,21 +121,28 @@ def _tree(path: Path, levels: list[str]) -> Any:
     from gmtree.cli.rows import Rows
     from gmtree.tree import Tree
 
-    leaves = sorted({leaf for leaf, _ in Rows(path, levels, None)})
-    if not leaves:
+    rows = {tuple(row) for row in Rows(path, levels, None).texts()}
+    if not rows:
         raise ValueError(f"{files.shown(path)} has no rows.")
+    # A table of all nodes also has rows of sums, whose finer labels are empty.
+    inner = {row[:k] + ("",) * (len(levels) - k) for row in rows for k in range(_depth(row))}
+    leaves = [[label or None for label in row] for row in sorted(rows - inner)]
     columns = dict(zip(levels, zip(*leaves, strict=True), strict=True))
-    return Tree.from_levels(columns, levels=levels)
+    return Tree.from_levels(columns, levels=levels, missing="stop")
+
+
+def _depth(row: tuple[str, ...]) -> int:
+    """Number of labels up to the last one."""
+    return max((k for k, label in enumerate(row, start=1) if label), default=0)
 
 
 def _describe_tree(tree: Any) -> str:
-    names = [None] * (tree.height - len(tree.level_names)) + list(tree.level_names)
-    if len(tree.level_names) > tree.height:
-        names = list(tree.level_names)
+    from gmtree.tree.locate import level_names
+
     lines = [repr(tree), ""]
-    for depth, name in enumerate(names, start=1):
+    for depth, name in enumerate(level_names(tree), start=1):
         here = tree.depth == depth
         children = tree.child_count[here]
         below = f", {children.min()} to {children.max()} children" if children.any() else ""
-        lines.append(f"  level {depth} {name or '(root)'}: {int(here.sum()):,} nodes{below}")
+        lines.append(f"  level {depth} {name}: {int(here.sum()):,} nodes{below}")
     return "\n".join(lines)

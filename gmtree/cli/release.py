@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import re
 import sys
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from gmtree._files import write_csv
 from gmtree._progress import Progress
-from gmtree._text import short
+from gmtree._text import say, short
 from gmtree.cli import files
-from gmtree.cli.rows import ROWS_PER_STEP, Leaf, Rows, level_names
+from gmtree.cli.rows import Leaf, Rows, level_names
 
 _DESCRIPTION = """\
 Publish the counts of a table with differential privacy.
@@ -24,12 +24,15 @@ Publish the counts of a table with differential privacy.
 FILE (.csv, .csv.gz or .parquet) has one column per level, coarse to fine, and a row for each leaf
 with its count, or for each record. OUT gets a row for every node (.csv, .csv.gz, .parquet) or all
 that is needed to repeat the post-processing (.npz, .parquet; see gmtree.Release.load). Either may
-be '-' for CSV from standard input or to standard output. Values are whole numbers, not negative,
-and add up, unless you ask for others. The ledger of OUT.csv is written to OUT.csv.ledger.json;
-beside standard output there is none, only what is printed.
+be '-' for CSV from standard input or to standard output. The values of each parent and its
+children add up; --nonnegative and --integer make them non-negative and whole. The ledger of OUT.csv
+is written to OUT.csv.ledger.json. If OUT is standard output, the ledger is only printed.
 
---dry-run reads everything, tells the tree, the errors to expect and the ledger, and stops: nothing
-is drawn, spent or written.
+Labels are written as they are: a spreadsheet may run a label that begins with =, +, - or @ as a
+formula.
+
+--dry-run reads the files and prints the tree, the expected errors and the ledger. It draws, spends
+and writes nothing.
 
 The list of leaves is published, so that it must not depend on anyone's record. Give it with
 --tree. If the leaves that occur in FILE are public knowledge, say so with --leaves-are-public;
@@ -70,31 +73,52 @@ def add_parser(subparsers: Any) -> None:
         "--shares",
         metavar="S",
         default="equal",
-        help="of the budget by level: 'equal', 'nodes' or 'leaves' (least error of these), or "
+        help="how to split the budget among the levels: 'equal', 'nodes' or 'leaves' (least error "
+        "of all nodes or of the leaves), or "
         "numbers such as 1,2,4 from the root down",
     )
+    _add_people(p)
+    _add_leaves(p)
+    _add_output(p)
+    p.set_defaults(run=run)
+
+
+def _add_people(p: argparse.ArgumentParser) -> None:
+    """Add the options of the privacy unit and of the account."""
     p.add_argument(
         "--neighbors", choices=("add_remove", "change_one"), default="add_remove",
-        help="what is protected: that records are there, or which leaf they are in",
+        help="neighbouring data sets: records added or removed, or moved to another leaf",
     )  # fmt: skip
     p.add_argument(
-        "--max-contributions", metavar="K", type=int, help="most records of one person (default: 1)"
+        "--max-contributions",
+        metavar="K",
+        type=int,
+        help="maximum number of records per person (default: 1)",
     )
     p.add_argument(
-        "--max-per-leaf", metavar="K", type=int, help="most records of one person in one leaf"
+        "--max-per-leaf",
+        metavar="K",
+        type=int,
+        help="maximum number of records per person and leaf",
     )
     p.add_argument(
         "--max-leaves", metavar="K", type=int,
-        help="with --person: most leaves with records of one person",
+        help="with --person: maximum number of leaves with counted records of one person",
     )  # fmt: skip
     p.add_argument(
         "--person", metavar="COLUMN",
-        help="whose record a row is: these bounds are then enforced, by leaving out records",
+        help="column that identifies the person of each record; records beyond the bounds above "
+        "are left out, and stated errors do not include them",
     )  # fmt: skip
     p.add_argument(
         "--account", metavar="FILE", type=Path,
         help="charge this privacy account first, and refuse what exceeds it (see gmtree account)",
     )  # fmt: skip
+    p.add_argument("--purpose", default="", help="a purpose, for the entry in the account")
+
+
+def _add_leaves(p: argparse.ArgumentParser) -> None:
+    """Add the options of public leaves and counts."""
     p.add_argument(
         "--max-count", metavar="N", type=int, help="public bound at which counts are cut off"
     )
@@ -111,32 +135,49 @@ def add_parser(subparsers: Any) -> None:
     )
     p.add_argument(
         "--ignore-unknown", action="store_true",
-        help="leave out rows whose leaf is not in --tree; nothing tells how many",
+        help="skip rows whose leaf is not in --tree, without reporting how many",
     )  # fmt: skip
-    p.add_argument("--no-nonnegative", dest="nonnegative", action="store_false")
-    p.add_argument("--no-integer", dest="integer", action="store_false")
+
+
+def _add_output(p: argparse.ArgumentParser) -> None:
+    """Add the options of the published values and of the file."""
     p.add_argument(
-        "--confidence", metavar="P", type=float, default=0.95, help="of the intervals in a .csv"
+        "--nonnegative", action="store_true", help="require values that are not negative"
     )
-    p.add_argument("-o", "--output", metavar="OUT", type=Path, required=True)
+    p.add_argument("--integer", action="store_true", help="round the values to whole numbers")
+    p.add_argument(
+        "--confidence",
+        metavar="P",
+        type=float,
+        default=0.95,
+        help="confidence of the intervals in a CSV file (default: 0.95)",
+    )
+    p.add_argument(
+        "--bootstrap", metavar="RUNS", type=int, nargs="?", const=200,
+        help="also print the approximate bias and error of the column 'value' by level, from RUNS "
+        "further draws that cost no privacy (default: 200)",
+    )  # fmt: skip
+    p.add_argument(
+        "-o", "--output", metavar="OUT", type=Path,
+        help="file to write; required unless --dry-run is given",
+    )  # fmt: skip
     p.add_argument("--force", action="store_true", help="replace OUT without asking")
     p.add_argument(
         "--dry-run", action="store_true",
-        help="tell what would be released with which errors; draw, spend and write nothing",
+        help="print the expected errors and the ledger; draw, spend and write nothing",
     )  # fmt: skip
-    p.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read, release, write, and tell what was spent; the exit status."""
-    from gmtree.privacy.measuring import forget_locals
-    from gmtree.privacy.storage import save_ledger
+    """Read, release, write, and print the ledger; return the exit status."""
+    from gmtree.privacy.files.storage import ledger_path, save_ledger
+    from gmtree.privacy.publishing.measuring import forget_locals
 
     outer = sys.exc_info()[1]
     ending = _check_options(args)
     try:
         if args.dry_run:
-            print(_foresee(args))
+            say(_foresee(args))
             return 0
         if not may_write(args.output, args.force):
             return 1
@@ -152,64 +193,70 @@ def run(args: argparse.Namespace) -> int:
     except BaseException as error:
         forget_locals(error, outer)
         raise
-    # Beside a table on standard output, people read standard error.
+    # If the table goes to standard output, the ledger goes to standard error.
     where = sys.stderr if args.output == files.STANDARD else sys.stdout
-    print(_describe(made.tree, made.plan, args), file=where)
+    say(_describe(made.tree, made.plan, args), where)
+    if args.bootstrap is not None:
+        say(f"\n{made.bootstrap(args.bootstrap)}", where)
     return 0
 
 
-def ledger_path(table: Path) -> Path:
-    """Where the ledger of a CSV file lies: beside it."""
-    return table.with_name(f"{table.name}.ledger.json")
-
-
 def _foresee(args: argparse.Namespace) -> str:
-    """What a release with these options would be, in words; a ValueError if it would be refused."""
-    from gmtree.privacy import Account, allocate, plan
+    """Describe the release that these options ask for; raise ValueError if it would be refused."""
+    from gmtree.privacy import Account
+    from gmtree.privacy.accounting.allocation import divide
+    from gmtree.privacy.planning.plan import plan_for
 
-    tree, _, options = _prepare(args)
+    tree, _, budget = _prepare(args)
     if args.account is not None:
-        Account(path=args.account).check(tree, allocate(tree, **options))
-    told = _describe(tree, plan(tree, **options), args)
-    return f"{told}\n\nNothing was drawn, spent or written."
+        Account(path=args.account).check(tree, divide(tree, budget))
+    described = _describe(tree, plan_for(tree, budget), args)
+    return f"{described}\n\nNothing was drawn, spent or written."
 
 
 def _describe(tree: Any, plan: Any, args: argparse.Namespace) -> str:
-    """What is released, its errors by level and its ledger, in words."""
-    from gmtree.frames.leaves import turned_round
+    """Describe the release, its errors by level and its ledger."""
+    from gmtree.frames.doubts import doubts_about_levels
 
     counted = "each row as one record" if args.count is None else f"column {args.count!r} by leaf"
+    if args.person is not None:
+        most = plan.ledger.max_contributions
+        records = "1 record" if most == 1 else f"{most:,} records"
+        counted = f"at most {records} per person (column {args.person!r})"
     but = ", without rows whose leaf --tree does not list" if args.ignore_unknown else ""
     parts = [
-        f"{args.output}: {tree.n:,} nodes, {tree.n_leaves:,} leaves; counts {counted}{but}",
+        f"{args.output or 'Dry run'}: {tree.n:,} nodes, {tree.n_leaves:,} leaves; "
+        f"counts {counted}{but}",
         plan,
         plan.ledger,
     ]
     if args.nonnegative:
-        needed = "" if args.output.suffix == ".npz" else " from OUT.npz"
         parts.append(
-            "Errors are those of the column 'estimate'; its intervals are cut off at 0. Of the "
-            "column 'value', which is never negative, gmtree.Release.bootstrap estimates them"
-            f"{needed}."
+            "Errors and intervals belong to the column 'estimate'; the intervals are cut off at 0. "
+            "The column 'value', which is never negative, has different errors: --bootstrap "
+            "estimates them."
         )
     if args.delta is not None and args.rho is not None:
         epsilon = short(Fraction(plan.ledger.epsilon(args.delta)), up=True)
         parts.append(f"Implies epsilon = {epsilon} with delta = {args.delta}.")
-    if doubt := turned_round(tree):
-        parts.append(doubt)
+    parts += doubts_about_levels(tree)
     return "\n\n".join(map(str, parts))
 
 
 def _check_options(args: argparse.Namespace) -> str:
-    """Refuse what can be seen to be wrong before any data are read; the kind of OUT."""
+    """Check the options before any data are read, and return the file type of OUT."""
     from gmtree.cli.account import open_account
-    from gmtree.privacy.conversion import proper_delta
-    from gmtree.privacy.intervals import confidence
-    from gmtree.privacy.people import bounds_of
-    from gmtree.privacy.storage import need_pyarrow
+    from gmtree.privacy.accounting.conversion import proper_delta
+    from gmtree.privacy.files.storage import need_pyarrow
+    from gmtree.privacy.publishing.bootstrap import MOST_RUNS
+    from gmtree.privacy.publishing.intervals import proper_confidence
 
-    ending = files.kind("OUT", args.output, (*files.TABLES, ".npz"))
-    files.check_output("OUT", args.output)
+    ending = ""
+    if args.output is not None:
+        ending = files.kind("OUT", args.output, (*files.TABLES, ".npz"))
+        files.check_output("OUT", args.output)
+    elif not args.dry_run:
+        raise ValueError("-o OUT is required unless --dry-run is given.")
     if args.file == args.tree == files.STANDARD:
         raise ValueError("FILE and --tree must not both be standard input.")
     level_names(args.levels)
@@ -218,7 +265,9 @@ def _check_options(args: argparse.Namespace) -> str:
             need_pyarrow()
         except ImportError as error:
             raise ValueError(str(error)) from None
-    confidence("confidence", args.confidence)
+    proper_confidence(args.confidence)
+    if args.bootstrap is not None and not 1 <= args.bootstrap <= MOST_RUNS:
+        raise ValueError(f"--bootstrap must be from 1 to {MOST_RUNS:,}, not {args.bootstrap}.")
     if args.delta is not None:
         proper_delta(args.delta)
     if args.shares not in ("equal", "nodes", "leaves") and not re.match(r"[\d.]", args.shares):
@@ -226,17 +275,13 @@ def _check_options(args: argparse.Namespace) -> str:
             "--shares must be 'equal', 'nodes', 'leaves' or numbers such as 1,2,4, "
             f"not {args.shares!r}."
         )
+    if args.purpose and args.account is None:
+        raise ValueError("--purpose goes with --account.")
     if args.max_leaves is not None and args.person is None:
         raise ValueError("--max-leaves goes with --person: it can only be enforced.")
     if args.person is not None and args.count is not None:
         raise ValueError("--person goes without --count: a row must be one record.")
-    bounds_of(
-        args.person is not None,
-        args.max_contributions,
-        args.max_leaves,
-        args.max_per_leaf,
-        args.neighbors,
-    )
+    _bounds(args)
     if args.account is not None:
         open_account(args.account)
     if args.tree is None and not args.leaves_are_public:
@@ -254,58 +299,69 @@ def _check_options(args: argparse.Namespace) -> str:
 
 def _release(args: argparse.Namespace) -> Any:
     """The release that the options ask for."""
-    from gmtree.privacy import Account, release
+    from gmtree.privacy import Account, Release
+    from gmtree.privacy.publishing.publish import publish
 
-    tree, counts, options = _prepare(args)
+    tree, counts, budget = _prepare(args)
     with Progress(1, "adding noise") as progress:
-        made = release(
+        made = publish(
+            Release,
             tree,
             counts,
-            account=None if args.account is None else Account(path=args.account),
+            budget,
+            account=None
+            if args.account is None
+            else Account(path=args.account, purpose=args.purpose),
             nonnegative=args.nonnegative,
             integer=args.integer,
-            **options,
         )
         progress.advance(1)
     return made
 
 
-def _prepare(args: argparse.Namespace) -> tuple[Any, np.ndarray, dict[str, Any]]:
-    """The tree, the counts of its leaves, and what :func:`gmtree.plan` needs to know besides."""
+def _prepare(args: argparse.Namespace) -> tuple[Any, np.ndarray, Any]:
+    """The tree, the counts of its leaves, and the budget."""
     from gmtree.privacy import LEAVES_FROM_RECORDS, optimal_shares
-    from gmtree.privacy.budget import Enforced
-    from gmtree.privacy.people import bounds_of
+    from gmtree.privacy.accounting.budget import Budget
 
-    is_enforced = args.person is not None
-    bounds = bounds_of(
-        is_enforced, args.max_contributions, args.max_leaves, args.max_per_leaf, args.neighbors
-    )
-    tree, counts = _tree_and_counts(args, level_names(args.levels), bounds)
-    options = {
+    bounds = _bounds(args)
+    terms: dict[str, Any] = {
         "epsilon": args.epsilon,
         "rho": args.rho,
         "delta": None if args.rho is not None else args.delta,
         "neighbors": args.neighbors,
-        "max_contributions": Enforced(bounds.records) if is_enforced else bounds.records,
+        "max_contributions": bounds.records,
+        "max_per_leaf": args.max_per_leaf,
+        "max_count": args.max_count,
         "invariants": [name.strip() for name in args.invariants.split(",") if name.strip()],
+        "disclosures": [LEAVES_FROM_RECORDS] if args.tree is None else [],
     }
+    shares = args.shares.split(",") if re.match(r"[\d.]", args.shares) else None
+    make = partial(Budget.of, **terms, person=args.person)
+    budget = make(shares=shares)
+    tree, counts = _tree_and_counts(args, level_names(args.levels), bounds)
     if args.shares in ("nodes", "leaves"):
         with Progress(1, "choosing shares") as progress:
-            shares: Any = optimal_shares(tree, objective=args.shares, **options)
+            budget = make(shares=optimal_shares(tree, objective=args.shares, **terms))
             progress.advance(1)
-    else:
-        shares = None if args.shares == "equal" else args.shares.split(",")
-    options |= {
-        "level_shares": shares,
-        "max_count": args.max_count,
-        "max_per_leaf": None if args.max_per_leaf is None else bounds.per_leaf,
-        "outside": [LEAVES_FROM_RECORDS] if args.tree is None else [],
-    }
-    return tree, counts, options
+    return tree, counts, budget
+
+
+def _bounds(args: argparse.Namespace) -> Any:
+    """Return the bounds on the records of one person."""
+    from gmtree.privacy.publishing.people import bounds_of
+
+    return bounds_of(
+        args.person is not None,
+        args.max_contributions,
+        args.max_leaves,
+        args.max_per_leaf,
+        args.neighbors,
+    )
 
 
 def may_write(path: Path, force: bool) -> bool:
-    """Whether the output may be written; asks the user if there is a terminal to ask on."""
+    """Whether the output may be written; ask the user if there is a terminal."""
     if force or path == files.STANDARD or not path.exists():
         return True
     if sys.stdin is None or not sys.stdin.isatty():
@@ -335,30 +391,29 @@ def _tree_and_counts(
         totals = _add_up(args.file, levels, args.count, known, args.ignore_unknown)
     else:
         totals = _add_up_people(args, levels, known, bounds)
-    # Leaves that occur come in an order that does not depend on that of the rows.
+    # Leaves found in the rows are sorted, so that their order does not depend on the row order.
     paths = sorted(totals) if args.tree is None else list(totals)
     if not paths:
         raise ValueError(f"{files.shown(args.file)} has no rows.")
     columns = dict(zip(levels, zip(*paths, strict=True), strict=True))
     tree = Tree.from_levels(columns, levels=levels)
-    # Leaves are in the order of the rows. Python's whole numbers have no bound; the release has.
+    # Leaves are in the order of the rows. Python's integers have no bound, but the release has one.
     return tree, np.array([totals[path] for path in paths], dtype=object)
 
 
 def _add_up_people(
     args: argparse.Namespace, levels: list[str], known: dict[Leaf, int] | None, bounds: Any
 ) -> dict[Leaf, int]:
-    """Records by leaf, of which no more count of one person than `bounds` say."""
-    from gmtree.privacy.people import hash_labels, kept_records
+    """Count the records of each leaf; each person's records count only up to `bounds`."""
+    from gmtree.labels.codes import Codes
+    from gmtree.labels.columns import encode
+    from gmtree.privacy.publishing.people import kept_records, leaf_keys, number_people
 
-    if args.person in levels:
-        raise ValueError(f"--person must not be one of --levels; {args.person!r} is.")
-    read = Rows(args.file, [*levels, args.person], None)
+    read = Rows(args.file, levels, None, args.person)
     leaves: list[Leaf] = []
     people: dict[str, int] = {}
     whose: list[int] = []
-    for (*path, person), _ in read:
-        leaf = tuple(path)
+    for leaf, person in read.with_people():
         if known is not None and leaf not in known:
             if args.ignore_unknown:
                 continue
@@ -366,10 +421,13 @@ def _add_up_people(
         leaves.append(leaf)
         whose.append(people.setdefault(person, len(people)))
     totals = dict.fromkeys(sorted(set(leaves)), 0) if known is None else known
+    if not totals:
+        return totals
     number = {leaf: k for k, leaf in enumerate(totals)}
     place = np.array([number[leaf] for leaf in leaves], np.int64)
-    key = hash_labels(np.array(list(people), dtype=object))
-    stay = kept_records(place, np.array(whose, np.int64), key, bounds)
+    columns = [encode(name, x) for name, x in zip(levels, zip(*totals, strict=True), strict=True)]
+    texts = Codes(np.array(whose, np.int64), np.array(list(people), dtype=object))
+    stay = kept_records(place, leaf_keys(columns), *number_people("--person", texts), bounds)
     counts = np.bincount(place[stay], minlength=len(totals)).tolist()
     return dict(zip(totals, counts, strict=True))
 
@@ -381,7 +439,7 @@ def _add_up(
     known: dict[Leaf, int] | None,
     ignore_unknown: bool,
 ) -> dict[Leaf, int]:
-    """Counts by leaf; of the leaves in `known` if that is given."""
+    """Add up counts by leaf, for the leaves in `known` if that is given."""
     totals: dict[Leaf, int] = {} if known is None else known
     read = Rows(path, levels, count)
     for leaf, number in read:
@@ -396,21 +454,12 @@ def _add_up(
 # --------------------------------------------------------------------------- output
 
 
-def _write_csv(made: Any, path: Path, level: float) -> None:
-    from gmtree.privacy.columns import columns
+def _write_csv(made: Any, path: Path, confidence: float) -> None:
+    from gmtree.privacy.accounting.ledger_text import left_out
+    from gmtree.privacy.publishing.columns import columns
 
-    table = columns(made, level)
-    missing = ~made.measured
+    table = columns(made, confidence)
+    if note := left_out(made.ledger):
+        table["note"] = np.full(made.tree.n, note, object)
     with files.writing(path) as stream, Progress(made.tree.n, f"writing {path.name}") as progress:
-        text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
-        writer = csv.writer(text)
-        writer.writerow(table)
-        for start in range(0, made.tree.n, ROWS_PER_STEP):
-            part = slice(start, start + ROWS_PER_STEP)
-            listed = {name: column[part].tolist() for name, column in table.items()}
-            for k in np.flatnonzero(missing[part]).tolist():
-                listed["noisy"][k] = None
-            writer.writerows(zip(*listed.values(), strict=True))
-            progress.advance(ROWS_PER_STEP)
-        text.flush()
-        text.detach()
+        write_csv(stream, table, progress.advance)

@@ -1,30 +1,28 @@
 """Tables in files, read row by row in bounded memory: CSV, and Parquet if pyarrow is installed.
 
-Tables hold private records. No message tells what is in a row: it names the line, the column and
-the rule.
+Tables hold private records, so messages name the line, the column and the rule, and never show the
+content of a row.
 """
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import Any, NoReturn
 
 from gmtree import _validate as check
+from gmtree._files import ROWS_PER_STEP, csv_lines
 from gmtree._progress import Progress
 from gmtree.cli import files
 
-ROWS_PER_STEP = 1 << 14
-
 Leaf = tuple[str, ...]
 
-_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,1000}")
+_WHOLE_NUMBER = re.compile(r"([+-]?[0-9]{1,1000})(?:\.0*)?")
 
 
 def level_names(text: str) -> list[str]:
-    """The columns that ``--levels A,B,C`` names."""
+    """The names of the columns in ``--levels A,B,C``."""
     names = [name.strip() for name in text.split(",")]
     for name in names:
         if not name:
@@ -40,11 +38,11 @@ def column_names(path: Path) -> list[str]:
         with _open_parquet(path) as file:
             return list(file.schema_arrow.names)
     with files.reading(path) as source:
-        return next(_csv_lines(files.shown(path), source.stream), (1, []))[1]
+        return next(csv_lines(files.shown(path), source.stream), (1, []))[1]
 
 
 class Rows:
-    """Leaf and count of each row of a table; `place` tells messages where the last one stands.
+    """Read the leaf and the count of each row of a table.
 
     Parameters
     ----------
@@ -53,41 +51,78 @@ class Rows:
     levels : list of str
         Columns that make up a leaf.
     count : str or None
-        Column of whole numbers; each row counts one if this is None.
+        Column of whole numbers; if None, each row counts as 1.
+    person : str, optional
+        Column that identifies the person of each record, for :meth:`with_people`.
+    whole : bool
+        Whether to read all columns of the table, which must then have different names.
+
+    Attributes
+    ----------
+    header : list of str
+        Names of the columns of each row; set when the first row is read.
     """
 
-    def __init__(self, path: Path, levels: list[str], count: str | None) -> None:
-        if count in levels:
-            raise ValueError(f"--count must not be one of --levels; {count!r} is.")
+    def __init__(
+        self,
+        path: Path,
+        levels: list[str],
+        count: str | None,
+        person: str | None = None,
+        *,
+        whole: bool = False,
+    ) -> None:
+        for option, name in (("--count", count), ("--person", person)):
+            if name in levels:
+                raise ValueError(f"{option} must not be one of --levels; {name!r} is.")
         self._path, self._levels, self._count = path, levels, count
-        self._wanted = levels if count is None else [*levels, count]
+        self._wanted = [*levels, *(name for name in (count, person) if name is not None)]
         self._is_parquet = files.kind("FILE", path, files.TABLES) == ".parquet"
-        self._number = 0
+        self._number, self._whole = 0, whole
+        self.header = self._wanted
 
     @property
     def place(self) -> str:
-        """Such as ``Line 7 of people.csv``."""
+        """The place of the last row for messages, such as ``Line 7 of people.csv``."""
         unit = "Row" if self._is_parquet else "Line"
         return f"{unit} {self._number} of {files.shown(self._path)}"
 
     def __iter__(self) -> Iterator[tuple[Leaf, int]]:
-        depth = len(self._levels)
         for row in self.texts():
-            leaf = tuple(row[:depth])
-            if not all(leaf):
-                self._refuse(self._levels[leaf.index("")], "must have a label; it is empty.")
+            leaf = self._leaf(row)
             if self._count is None:
                 yield leaf, 1
-            elif _WHOLE_NUMBER.fullmatch(row[-1]):
-                yield leaf, int(row[-1])
+            elif found := _WHOLE_NUMBER.fullmatch(row[-1]):
+                yield leaf, int(found[1])
             else:
-                self._refuse(self._count, "must be a whole number, in digits alone.")
+                self.refuse(self._count, "must be a whole number, such as 12 or 12.0.")
+
+    def with_people(self) -> Iterator[tuple[Leaf, str]]:
+        """Yield the leaf of each row and the text that identifies its person."""
+        from gmtree.privacy.publishing.people import person_text
+
+        for row in self._values():
+            person = person_text("--person", row[-1])
+            if person is None:
+                self.refuse(self._wanted[-1], "must identify a person; it is empty.")
+            yield self._leaf(list(map(_text, row[:-1]))), person
 
     def texts(self) -> Iterator[list[str]]:
-        """The columns of each row as they are, empty where something is missing."""
+        """Yield the columns of each row as text; a missing entry becomes the empty text."""
+        for row in self._values():
+            yield list(map(_text, row)) if self._is_parquet else row
+
+    def _values(self) -> Iterator[list[Any]]:
+        """Yield the columns of each row with the types that they have in the file."""
         read = self._parquet_rows if self._is_parquet else self._csv_rows
         for self._number, row in read():
             yield row
+
+    def _leaf(self, row: list[str]) -> Leaf:
+        leaf = tuple(row[: len(self._levels)])
+        if not all(leaf):
+            self.refuse(self._levels[leaf.index("")], "must have a label; it is empty.")
+        return leaf
 
     def refuse_unknown(self) -> NoReturn:
         """Refuse the last row: its leaf is not in the public list."""
@@ -96,7 +131,8 @@ class Rows:
             "blanks and leading zeros. --ignore-unknown leaves such rows out."
         )
 
-    def _refuse(self, column: str, rule: str) -> NoReturn:
+    def refuse(self, column: str, rule: str) -> NoReturn:
+        """Refuse the last row for one of its columns."""
         raise ValueError(f"{self.place}, column {column!r}: {rule}")
 
     # ------------------------------------------------------------------ CSV
@@ -107,9 +143,11 @@ class Rows:
             files.reading(self._path) as source,
             Progress(source.size, f"reading {name}") as progress,
         ):
-            lines = _csv_lines(name, source.stream)
+            lines = csv_lines(name, source.stream)
             _, header = next(lines, (1, []))
-            place = self._places(header)
+            place = column_places(self._path, header, self._wanted)
+            if self._whole:
+                self.header, place = header, column_places(self._path, header, header)
             for k, row in lines:
                 if not row:
                     continue
@@ -124,37 +162,24 @@ class Rows:
                 if source.size and k % ROWS_PER_STEP == 0:
                     progress.advance(source.raw.tell() - progress.done)
 
-    def _places(self, header: list[str]) -> list[int]:
-        """Where the wanted columns stand. A file without a header has a row there: not shown."""
-        for name in self._wanted:
-            times = header.count(name)
-            if times != 1:
-                found = f"is there {times} times" if times else "is not there"
-                raise ValueError(
-                    f"Column {name!r} of {files.shown(self._path)} must be there once; it {found}."
-                    + _separator_hint(header)
-                )
-        return [header.index(name) for name in self._wanted]
-
     # ------------------------------------------------------------------ Parquet
 
-    def _parquet_rows(self) -> Iterator[tuple[int, list[str]]]:
+    def _parquet_rows(self) -> Iterator[tuple[int, list[Any]]]:
         arrow = check.optional("pyarrow", "frames", "a Parquet file")
         name = self._path.name
         with (
             _open_parquet(self._path) as file,
             Progress(file.metadata.num_rows, f"reading {name}") as progress,
         ):
-            self._places(file.schema_arrow.names)
+            column_places(self._path, file.schema_arrow.names, self._wanted)
             for column in self._wanted:
                 self._check_type(arrow.types, column, file.schema_arrow.field(column).type)
             values = _parquet_values(arrow, file, self._wanted, name, progress)
             for k, row in enumerate(values, start=1):
-                # Only NaN differs from itself; like None it stands for a missing label.
-                yield k, ["" if x is None or x != x else str(x) for x in row]
+                yield k, list(row)
 
     def _check_type(self, types: Any, column: str, found: Any) -> None:
-        """Refuse lists, records and bytes, which are no labels."""
+        """Refuse lists, records and bytes, which cannot be labels."""
         inner = found.value_type if types.is_dictionary(found) else found
         fixed = types.is_fixed_size_binary(inner)
         if (
@@ -169,55 +194,50 @@ class Rows:
             )
 
 
-def _separator_hint(header: list[str]) -> str:
-    """What to tell of a header that other separators than commas seem to part."""
+def _text(x: Any) -> str:
+    """A value as text; None and NaN (the only value that differs from itself) become ""."""
+    return "" if x is None or x != x else str(x)
+
+
+def column_places(path: Path, header: list[str], wanted: list[str]) -> list[int]:
+    """Positions of the wanted columns, each of which must occur exactly once."""
+    for name in wanted:
+        times = header.count(name)
+        if times != 1:
+            found = f"is there {times} times" if times else "is not there"
+            raise ValueError(
+                f"Column {name!r} of {files.shown(path)} must be there once; it {found}."
+                + _columns_there(path, header, wanted)
+            )
+    return [header.index(name) for name in wanted]
+
+
+def _columns_there(path: Path, header: list[str], wanted: list[str]) -> str:
+    """A sentence that lists the columns of a table.
+
+    If a CSV file has none of the wanted columns, its first line may be a row of private data, which
+    must not be shown.
+    """
     for mark, name in ((";", "semicolons"), ("\t", "tabs")):
         if len(header) == 1 and mark in header[0]:
             return f" Line 1 has {name} and no comma: columns must be separated by commas."
-    return ""
+    if set(wanted) & set(header) or path.name.lower().endswith(".parquet"):
+        return f" The columns are {', '.join(map(repr, header))}."
+    return f" 'gmtree info {files.shown(path)}' lists the columns." * (path != files.STANDARD)
 
 
-def _csv_lines(name: str, stream: IO[bytes]) -> Iterator[tuple[int, list[str]]]:
-    """Number and fields of each line. A row is one line: no field may hold a line break.
-
-    Otherwise one quote too many would make the rest of the file a part of one label.
-    """
-    for k, line in enumerate(stream, start=1):
+def read_parquet(path: Path, wanted: list[str]) -> Any:
+    """A Parquet file as a pyarrow Table, which must have the wanted columns."""
+    arrow = check.optional("pyarrow", "frames", "a Parquet file")
+    with _open_parquet(path) as file:
+        column_places(path, file.schema_arrow.names, wanted)
         try:
-            text = line.decode("utf-8-sig" if k == 1 else "utf-8")
-        except UnicodeDecodeError:
-            raise ValueError(f"Line {k} of {name} must be text in UTF-8.") from None
-        if "\0" in text:
-            raise ValueError(f"Line {k} of {name} must be text; it has a NUL character.")
-        try:
-            fields = next(csv.reader((text,), strict=True), [])
-        except csv.Error:
-            column, fault = _csv_fault(text)
-            raise ValueError(f"Line {k} of {name}, column {column}: {fault}") from None
-        yield k, fields
-
-
-def _csv_fault(text: str) -> tuple[int, str]:
-    """The column in which a line breaks the rules of CSV, and how."""
-    column, size, is_open, is_closed = 1, 0, False, False
-    for letter in text.rstrip("\r\n"):
-        if is_open:
-            is_open, is_closed = letter != '"', letter == '"'
-        elif letter == ",":
-            column, size, is_closed = column + 1, 0, False
-            continue
-        elif letter == '"' and (is_closed or size == 0):
-            is_open, is_closed = True, False  # the second of two quotes stands for one
-        elif is_closed:
-            return column, "a quoted field must end with its quote."
-        elif letter == "\r":
-            return column, "lines must end with a line feed, alone or after a carriage return."
-        size += 1
-        if size > csv.field_size_limit():
-            return column, f"a field must be no longer than {csv.field_size_limit()} characters."
-    if is_open:
-        return column, "a quote must be closed in the same line."
-    return column, "the line breaks the rules of CSV."
+            table = file.read()
+        except (arrow.ArrowException, OSError) as error:
+            raise ValueError(f"{path.name} is damaged ({error}).") from None
+    if not len(table):
+        raise ValueError(f"{path.name} has no rows.")
+    return table
 
 
 def _open_parquet(path: Path) -> Any:
@@ -226,7 +246,7 @@ def _open_parquet(path: Path) -> Any:
     try:
         return parquet.ParquetFile(path)
     except arrow.ArrowException as error:
-        raise ValueError(f"{path.name} is no Parquet file ({error}).") from None
+        raise ValueError(f"{path.name} is not a Parquet file ({error}).") from None
 
 
 def _parquet_values(
@@ -237,5 +257,5 @@ def _parquet_values(
             yield from zip(*(batch.column(c).to_pylist() for c in wanted), strict=True)
             progress.advance(batch.num_rows)
     except (arrow.ArrowException, OSError, OverflowError, ValueError):
-        # Their messages may quote values.
+        # Error messages of pyarrow may quote values.
         raise ValueError(f"{name} has a column that cannot be read, or is damaged.") from None

@@ -1,9 +1,12 @@
 """`gmtree warm`: compile everything ahead, so that no later call has to wait for the compiler.
 
-Functions are compiled when they are first called with numbers of some type, and kept on disk. This
-command calls all of them on small trees, with the types that people use. Run it once after an
-installation, or while a container image is built; NUMBA_CACHE_DIR says where machine code is kept
-if the folder of the package cannot be written.
+Functions are compiled when they first get a large enough input, separately for each type of
+numbers, and kept on disk. This command compiles all of them for the usual types. Run it once after
+an installation, or while a container image is built. If the folder of the package cannot be
+written, set the environment variable NUMBA_CACHE_DIR to a folder for the machine code.
+
+Until a function is compiled, calls on small trees run it as plain Python, with identical results.
+GMTREE_ALWAYS_COMPILE=1 in the environment compiles every function on its first call instead.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -34,8 +38,9 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compile everything and tell what was done; the exit status."""
+    """Compile everything, print a summary and return the exit status."""
     started = perf_counter()
+    import_module("gmtree._kernels._jit").always_compile()
     _check_cache()
     with Progress(len(STOPS) * len(NUMBERINGS), "compiling") as progress:
         for make in NUMBERINGS:
@@ -59,15 +64,15 @@ def dispatchers() -> Iterator[Any]:
     for module in iter_modules(package.__path__, "gmtree._kernels."):
         loaded = import_module(module.name)
         for value in vars(loaded).values():
-            # Functions of other modules are imported here under the same name. Helpers become part
-            # of the kernels that call them and are not kept by themselves.
+            # Skip functions that a module only imports, and helpers: these are compiled into the
+            # kernels that call them and are not kept on their own.
             is_own = hasattr(value, "signatures") and value.py_func.__module__ == module.name
             if is_own and not value.targetoptions.get("no_cpython_wrapper"):
                 yield value
 
 
 def _check_cache() -> None:
-    """Refuse to compile what could not be kept."""
+    """Refuse to compile if the machine code could not be kept."""
     for each in dispatchers():
         folder = each.stats.cache_path
         if folder is None or not _is_writable(Path(folder)):
@@ -96,10 +101,10 @@ def _canonical() -> Any:
     return shapes.grouped(40, rng=1).canonical()
 
 
-def _shuffled() -> Any:
+def _shuffled(tree: Any = None) -> Any:
     from gmtree.tree import Tree
 
-    tree = _canonical()
+    tree = _canonical() if tree is None else tree
     number = np.random.default_rng(2).permutation(tree.n)
     parent = np.empty(tree.n, dtype=np.int64)
     parent[number] = np.where(tree.parent < 0, -1, number[tree.parent])
@@ -125,7 +130,7 @@ def _ranges(tree: Any) -> np.ndarray:
 
 
 def trees(tree: Any) -> None:
-    """Constructors, what a tree knows about its nodes, and pairs of nodes."""
+    """Constructors, properties of nodes, and pairs of nodes."""
     from gmtree import shapes
     from gmtree.tree import Tree
 
@@ -140,7 +145,7 @@ def trees(tree: Any) -> None:
     Tree.from_newick("((a:1,b:2)c:3,d:7);")
     Tree.from_summing_matrix([[1, 1], [1, 0], [0, 1]])
     shapes.random_recursive(9, rng=1), shapes.complete(2, 3), shapes.caterpillar(7)
-    tree.canonical(), tree.subtree(1), tree.below(tree.root), tree.path(0)
+    tree.canonical(), tree.k_order_subtree(1), tree.subtree(tree.root), tree.path(0)
     tree.children(tree.root), tree.descendants(tree.root), tree.ancestors(0), tree.siblings(0)
     _ = tree.leaves, tree.leaves_left_to_right, tree.depth, tree.subtree_size, tree.child_count
     i = np.arange(tree.n)
@@ -159,7 +164,7 @@ def matrices(tree: Any) -> None:
     for v in _values(tree.n):
         for G in (unit, single if v.dtype == np.float32 else both):
             G.solve(v), G.T.solve(v), G @ v, G.T @ v
-        tree.restrict(v), ConstraintMatrix(tree).T @ v
+        tree.leaf_values(v), ConstraintMatrix(tree).T @ v
     for v in _values(tree.n_leaves):
         tree.aggregate(v)
     for v in _values(tree.n_internal):
@@ -173,17 +178,18 @@ def matrices(tree: Any) -> None:
 
 
 def conversions(tree: Any) -> None:
-    """Other matrices of a tree, and trees from these."""
+    """Other matrices of a tree, and trees made from such matrices."""
     from gmtree import convert
+    from gmtree.tree import Tree
 
     for edge in (None, np.ones(tree.n)):
         convert.adjacency(tree, edge=edge), convert.adjacency(tree, directed=False, edge=edge)
         convert.laplacian(tree, edge=edge), convert.ancestral_matrix(tree, edge=edge)
         convert.distance_matrix(tree, edge=edge), convert.distance_matrix(tree, edge, nodes=[2, 1])
         convert.distance_matrix(tree, edge, nodes=[1, 2])
-    convert.tree_from_adjacency(convert.adjacency(tree))
-    convert.tree_from_laplacian(convert.laplacian(tree), tree.root)
-    convert.tree_from_distances(convert.distance_matrix(tree), tree.root)
+    Tree.from_adjacency(convert.adjacency(tree))
+    Tree.from_laplacian(convert.laplacian(tree), tree.root)
+    Tree.from_distances(convert.distance_matrix(tree), tree.root)
 
 
 def consistency(tree: Any) -> None:
@@ -197,26 +203,59 @@ def consistency(tree: Any) -> None:
     for variance in (None, 2.0, some, inner, outer):
         post = Consistency(tree, variance)
         for v in _values(tree.n):
-            v[tree.root] = 1000  # room for the bounds below it, where it is known exactly
+            v[tree.root] = 1000  # room for the bounds below it, if it is known exactly
             post.project(v), consistency_bias(tree, v)
             post.project(v, nonnegative=True), post.project(v, lower=0.5)
             post.project(v, integer=True), post.project(v, nonnegative=True, integer=True)
             post.project(v, nonnegative=True, return_info=True)
+        high = np.full(tree.n, 2000.0)
+        for bounds in ({"upper": 2000.0}, {"nonnegative": True, "upper": {"node": high}}):
+            post.project(np.full(tree.n, 1000.0), return_info=True, **bounds)
         post.project(np.ones(tree.n), nonnegative=True, integer="random", rng=1)
         live = post.track(np.full(tree.n, 1000.0))
         live.update(0, 2.0)
         live.update([0, 1], [2.0, 3.0])
         live.value(0), live.values()
         _ = post.theta, post.node_variance(), post.covariance(0, np.arange(tree.n))
-        post.node_variance(noise=1.0)
+        post.node_variance(noise=1.0), post.diagnose(np.full(tree.n, 1000.0))
         post.messages(np.full(tree.n, 1000.0), nonnegative=True)
         post.leaf_sum_variance(np.ones(tree.n_leaves, bool)), post.range_variance(_ranges(tree))
 
 
+def large_families(tree: Any) -> None:
+    """Sums over many siblings, which have kernels of their own."""
+    from gmtree import shapes
+    from gmtree.consistency import Consistency
+    from gmtree.matrix import GenerationMatrix
+
+    wide = shapes.complete(7, 3) if tree._layout.order is None else _shuffled(shapes.complete(7, 3))
+    some = np.random.default_rng(7).uniform(1, 2, wide.n)
+    for v in _values(wide.n):
+        weights = some.astype(np.float32 if v.dtype == np.float32 else np.float64)
+        GenerationMatrix(wide).T.solve(v), GenerationMatrix(wide, weights, weights).T.solve(v)
+        Consistency(wide).project(v), Consistency(wide, some).project(v)
+
+
+def mistakes(tree: Any) -> None:
+    """Cause errors whose messages name the first offending node or row, which kernels search."""
+    from gmtree.consistency import Consistency
+    from gmtree.tree import Tree
+
+    with suppress(ValueError):
+        Tree.from_parents([-1, 2, 1])
+    with suppress(ValueError):
+        Tree.from_edges(["a", "a"], ["b", "c"])
+    for v in _values(tree.n):
+        with suppress(ValueError):
+            Consistency(tree, np.zeros(tree.n)).project(v)
+
+
 def tables(tree: Any) -> None:
-    """Tables at the nodes of a tree, and trees across trees."""
+    """Tables at the nodes of a tree, and crossed trees."""
+    from gmtree import shapes
     from gmtree.consistency.crossed import CrossedConsistency
     from gmtree.consistency.tables import TableConsistency
+    from gmtree.consistency.tables.nonnegative import Splitting
 
     some = np.random.default_rng(6).uniform(1, 2, tree.n)
     for variance in (1.0, some):
@@ -225,9 +264,15 @@ def tables(tree: Any) -> None:
         x = post.project(cells)
         post.marginal(x, ("a",)), post.node_variance(("a",))
         post.project(cells, nonnegative=True), post.project(cells, nonnegative=True, integer=True)
+        # Tables of this size would not need the compiled kernels.
+        ys = post._problem.measurements(cells)
+        Splitting(post._solver, ys).run(x.reshape(tree.n, -1), 1e-3, 1000, None)
     crossed = CrossedConsistency([tree, tree])
     values = np.ones((tree.n, tree.n))
     crossed.project(values), crossed.project(values, nonnegative=True), crossed.node_variance()
+    small = shapes.star(3)
+    CrossedConsistency([small, tree, small]).project(np.ones((small.n, tree.n, small.n)))
+    CrossedConsistency([tree], some).project(some)
 
 
 def privacy(tree: Any) -> None:
@@ -257,7 +302,7 @@ def privacy(tree: Any) -> None:
 
 
 def published(tree: Any) -> None:
-    """The published algorithm, what it is compared with, and error measures."""
+    """The published algorithm, its competitors, and error measures."""
     from gmtree import baselines, gmc, queries
 
     v = np.ones(tree.n)
@@ -274,6 +319,8 @@ STOPS: tuple[Callable[[Any], None], ...] = (
     matrices,
     conversions,
     consistency,
+    large_families,
+    mistakes,
     tables,
     privacy,
     published,

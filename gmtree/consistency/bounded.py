@@ -1,45 +1,46 @@
 """The exact consistent optimum with leaves bounded from below, in a handful of O(n) passes.
 
-The method: solve without bounds; hold every leaf that falls below its bound at the bound, for
-good; solve again, until no leaf falls below.
+The method: solve without bounds. Hold every leaf that falls below its bound at the bound,
+permanently. Repeat with the held leaves until no leaf falls below its bound.
 
 Why it is exact. Count each leaf from its bound, so that all bounds are 0, and write the problem
 in the values x of the leaves alone: minimise ``x' Q x / 2 - c' x`` over ``x >= 0``, where
-``Q[i, j]`` is the sum of ``1 / s`` over the common ancestors of leaves i and j, a leaf being one of
-its own. Such a matrix is *ultrametric*, ``Q[i, j] >= min(Q[i, k], Q[k, j])``: where k's path to the
-root meets those of i and j, the upper one of the two meetings is above all three. If all leaves
-were measured it is so strictly, ``Q[i, i] > Q[i, j]``. The inverse of a strictly ultrametric matrix
-has no positive entry off its diagonal (Martinez, Michon and San Martin 1994), and what remains of
-Q when some leaves are held is strictly ultrametric again.
+``Q[i, j]`` is the sum of ``1 / s`` over the common ancestors of leaves i and j, and a leaf counts
+as its own ancestor. Such a matrix is *ultrametric*, ``Q[i, j] >= min(Q[i, k], Q[k, j])``: where k's
+path to the root meets those of i and j, the upper one of the two meetings is above all three. If
+all leaves were measured, it is strictly ultrametric, ``Q[i, i] > Q[i, j]``. The inverse of a
+strictly ultrametric matrix has no positive entry off its diagonal (Martinez, Michon and San Martin
+1994), and the block of Q that remains when some leaves are held is strictly ultrametric as well.
 
 Let H be leaves that are 0 in the optimum x*, and y the solution with H held and no other bound.
-Outside H both solve the same equations but for the multipliers m of the bounds,
+Outside H, x* and y solve the same equations except for the multipliers m of the bounds,
 
     Q y = c,    Q x* = c + m,    so    x* = y + A m,    A the inverse of Q outside H,
 
 with ``m >= 0`` and ``m_j = 0`` wherever ``x*_j > 0``. Suppose ``y_i < 0``. If x*_i were positive,
-m_i would be 0, all that is left of row i of A would be off the diagonal, and
-``x*_i = y_i + sum of A_ij m_j <= y_i < 0``: a contradiction. So ``x*_i = 0``, and i may join H
-(Chandrasekaran 1970 has this for linear complementarity with any such A). The set only grows, so
-the method ends; it ends with a y that is nowhere negative and the best of all values with H held.
-The optimum is one of those values: so y is the optimum.
+m_i would be 0, only off-diagonal entries of row i of A would contribute, and ``x*_i = y_i + sum of
+A_ij m_j <= y_i < 0``: a contradiction. So ``x*_i = 0``, and i may join H (Chandrasekaran 1970 has
+this for linear complementarity with any such A). The set only grows, so the method ends. Its final
+y is not negative, and is the best among all values with H held. The optimum is one of these values,
+so y is the optimum.
 
 Values known exactly and nodes not measured are the limits ``s -> 0`` and ``s -> inf`` of this: a
 leaf that is negative in the limit of y is negative shortly before it, hence 0 in every optimum
-on the way, and in their limit. Where siblings are undetermined there are several optima, and the
-limit depends on how their variances grow. That does no harm: with H held there still is an
-optimum, and the next solution starts from H anew.
+on the way, and in their limit. If siblings are undetermined there are several optima, and the limit
+depends on how their variances grow. This does no harm: there still is an optimum with H held, and
+the next solution starts from H again.
 
-How much work it is. When leaves are held, the others together give up at most what those lacked;
-what the next ones lack is the part of it that falls on them. In a star where the root and the
-leaves not held have the variance t together, leaves with a share f of t lack at most f times what
-the ones before did, and leave (1 - f) t: the product of both falls to a quarter or less, and the
-number of rounds to the logarithm of the range of values and variances. Passes over other trees were
-found to be as few. And a pass is not a whole sweep: each node remembers from which point on a
-leaf under it falls below its bound, only the paths to such leaves are entered, and only there is
-anything computed anew. Of the leaves of a family three numbers are kept, so they are read again
-only when one of them has to be held. A leaf is held once, so all passes together enter at most as
-many nodes as the held leaves have ancestors, each leaf counting its own.
+The cost. Call the distance by which leaves fall below their bounds their deficit. When leaves are
+held, the other leaves together give up at most this deficit, and the next leaves to be held have as
+deficit the part that falls on them. Consider a star in which the root and the leaves not held have
+the total variance t. Leaves with a share f of t have at most f times the previous deficit, and
+leave (1 - f) t. So the product of deficit and remaining variance falls to a quarter or less, and
+the number of rounds is at most logarithmic in the range of values and variances. Experiments on
+other trees needed as few passes. A pass is not a whole sweep, either: each node stores the point at
+which a leaf below it falls below its bound, and only the paths to such leaves are entered and
+recomputed. Three numbers are kept for the leaves of a family, so these leaves are read again only
+if one of them must be held. A leaf is held once, so all passes together enter at most as many nodes
+as the held leaves have ancestors, counted for each leaf separately.
 
 References
 ----------
@@ -50,56 +51,68 @@ Stieltjes type", SIAM J. Matrix Anal. Appl. 15 (1994).
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from gmtree import _sweep
 from gmtree import _validate as check
 from gmtree._kernels import bounded as kernels
+from gmtree.consistency import sweeps
 from gmtree.consistency.exact import Tolerance
 from gmtree.consistency.factor import Factor
-from gmtree.tree import Tree
 
-# Larger numbers are divided by a power of two first. Then neither sums of them overflow nor their
-# ratios to variances, nor the products of these with other variances.
+# Larger numbers are divided by a power of two first. Then their sums cannot overflow, nor can their
+# ratios to variances, nor the products of these ratios with other variances.
 LARGEST_EXPONENT = 200
 LARGEST = 2.0**LARGEST_EXPONENT
-
-
-def lower_bounds(tree: Tree, nonnegative: bool, lower: Any) -> np.ndarray:
-    """The bound of each leaf in the order of ``tree.leaves``, or one for all; -inf for none."""
-    if lower is None:
-        return np.zeros(())
-    a = check.reals("lower", tree._aligned("lower", lower, "leaf"))
-    if a.shape not in ((), (tree.n_leaves,)):
-        check.fail("lower", f"must be one number or one per leaf ({tree.n_leaves}), not {a.shape}.")
-    bounds = a.astype(np.float64)
-    bad = np.flatnonzero(np.isnan(bounds) | (bounds == np.inf))
-    if bad.size:
-        where = f"; leaf {bad[0]} (node {tree.leaves[bad[0]]}) has" if a.ndim else ", not"
-        check.fail("lower", f"must be below infinity{where} {bounds.flat[bad[0]]}.")
-    return np.maximum(bounds, 0) if nonnegative else bounds
 
 
 def _infeasible_node(
     factor: Factor, v: np.ndarray, bounds: np.ndarray, tolerance: Tolerance
 ) -> int | None:
-    """A node known exactly to be less than the least possible sum of its leaves, if there is one.
+    """A node whose exactly known value is below the least possible sum of its leaves, or None.
 
-    Of several, the one nearest to the root in canonical order.
+    If there are several, this is the first of them in canonical order.
     """
     tree, layout = factor.tree, factor.tree._layout
     least, lost, size = np.zeros((3, tree.n))
-    least[tree.rank[tree.leaves]] = bounds
+    least[tree._sweep_rank[tree.leaves]] = bounds
     fractional = np.zeros(tree.n, bool)
     problem = (layout.parent, layout.order, _sweep.readonly(v), factor.s)
     bad = kernels.least_sums(*problem, least, lost, size, fractional, *tolerance)
-    return None if bad < 0 else int(tree.order[bad])
+    return None if bad < 0 else int(tree._sweep_order[bad])
+
+
+def project_bounded(
+    factor: Factor, threads: int | None, v: np.ndarray, bounds: np.ndarray, out: np.ndarray
+) -> int:
+    """Write the optimum with bounded leaves into `out`; returns the passes of the worst column.
+
+    Columns are solved one after the other.
+    """
+    if v.ndim > 1 or factor.exact.size:
+        # A single column is checked while it is solved, before anything is written.
+        check.finite("noisy", v)
+    if factor.exact.size:
+        sweeps.sums_below(factor, threads, v)
+    solver = BoundedSolver(factor, bounds, threads)
+    n, most_passes = factor.tree.n, 0
+    for column, result in zip(v.reshape(n, -1).T, out.reshape(n, -1).T, strict=True):
+        noisy = np.ascontiguousarray(column, np.float64)
+        direct = result.dtype == np.float64 and result.flags.c_contiguous
+        x = result if direct else np.empty(n)
+        passes, fits = solver.solve(noisy, x, Tolerance.of(v.dtype))
+        most_passes = max(most_passes, passes)
+        if not direct:
+            with np.errstate(over="ignore"):
+                result[:] = x
+            fits = bool(np.isfinite(result).all())
+        if not fits:
+            sweeps.refuse_overflow(out)
+    return most_passes
 
 
 class BoundedSolver:
-    """Finds the optimum for one column of measurements after the other, in the same memory.
+    """Find the optimum for one column of measurements after the other, reusing the same memory.
 
     `bounds` has one number per leaf, in the order of ``tree.leaves``, or one for all.
     """
@@ -131,7 +144,7 @@ class BoundedSolver:
         noisy, bounds = (np.ldexp(a, -shift) if shift else a for a in (v, self._bounds))
         self._refuse_infeasible(v, noisy, bounds, tolerance)
         passes = self._solve(noisy, bounds, out)
-        assert passes is not None  # all values fit now
+        assert passes is not None  # all values are within range now
         if shift:
             with np.errstate(over="ignore"):
                 np.ldexp(out, shift, out=out)
@@ -147,12 +160,14 @@ class BoundedSolver:
         if i is not None:
             check.fail(
                 "noisy",
-                f"must leave room for the lower bounds; node {i} is known exactly to be "
-                f"{v[i]:.15g}, less than the bounds and known values below it add up to.",
+                "must leave room for the lower bounds; ",
+                check.Node(i),
+                f" is known exactly to be {v[i]:.15g}, less than the bounds and known values "
+                "below it add up to.",
             )
 
     def _solve(self, v: np.ndarray, bounds: np.ndarray, out: np.ndarray) -> int | None:
-        """Passes; None, with nothing written, if a value is not finite or too large."""
+        """Return the number of passes, or None if a value is too large or not finite."""
         tree = self._factor.tree
         if tree.n == 1:
             if not abs(v[0]) <= LARGEST:
@@ -163,7 +178,7 @@ class BoundedSolver:
         bound = split = None
         if bounds.any():
             bound = np.zeros(tree.n)
-            bound[tree.rank[tree.leaves]] = bounds
+            bound[tree._sweep_rank[tree.leaves]] = bounds
         if self._factor.has_undetermined:
             split = np.isinf(self._factor.t).view(np.uint8)
         state = kernels.State(
@@ -178,7 +193,7 @@ class BoundedSolver:
             **self._numbers,
             low=self._low,
         )
-        # Sums of numbers that are not negative must not be so by rounding either.
+        # Rounding must not make sums of non-negative numbers negative.
         floor = 0.0 if bounds.min() >= 0 else -np.inf
         seen = np.zeros(1, bool)
         with _sweep.team(layout, self._threads) as run:
@@ -192,9 +207,7 @@ class BoundedSolver:
         return passes
 
 
-def _grow(
-    state: kernels.State, segments: tuple[tuple[int, int, bool], ...], run: _sweep.Run
-) -> int:
+def _grow(state: kernels.State, segments: tuple[_sweep.Segment, ...], run: _sweep.Run) -> int:
     """Hold leaves until none is below its bound; returns the number of passes."""
     passes = 0
     while state.dirty.any():

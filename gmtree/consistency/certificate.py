@@ -2,41 +2,90 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from gmtree import _sweep
 from gmtree._kernels import certificate as kernels
+from gmtree.consistency.bounds import Bounds
+from gmtree.consistency.factor import Factor
 from gmtree.matrix import ConstraintMatrix
 from gmtree.tree import Tree
 
 
+class ProjectionInfo(NamedTuple):
+    """Information about a projection; for several columns, the worst of each number.
+
+    Attributes
+    ----------
+    passes : int
+        How often the solver looked for leaves below their bounds. Every pass after the first visits
+        only nodes that may have changed. It is 1 unless all bounds are lower bounds of leaves.
+    at_bound : int
+        Number of nodes at their bounds.
+    violation : float
+        Largest distance by which the result misses a condition of optimality, in units of values.
+        It is computed from the result alone, in one sweep: how far any leaf would still move if it
+        could trade with the total or with another leaf, and how far sums, bounds and exactly known
+        values are missed. It is infinite if it cannot be computed.
+    """
+
+    passes: int
+    at_bound: int
+    violation: float
+
+
+def projection_info(
+    factor: Factor, passes: int, x: np.ndarray, v: np.ndarray, bounds: Bounds | None
+) -> ProjectionInfo:
+    """The certificate of the worst column of `x`."""
+    tree = factor.tree
+    lower, upper = (None, None) if bounds is None else bounds.by_node(tree)
+    at_bound, worst = 0, 0.0
+    with np.errstate(over="ignore"):
+        # The bounds rounded to the type of the result.
+        lower, upper = (None if a is None else a.astype(x.dtype) for a in (lower, upper))
+    for values, noisy in zip(x.reshape(tree.n, -1).T, v.reshape(tree.n, -1).T, strict=True):
+        held = np.zeros(tree.n, bool)
+        if lower is not None:
+            held |= values <= lower
+        if upper is not None:
+            held |= values >= upper
+        at_bound = max(at_bound, int(np.count_nonzero(held)))
+        noisy = np.asarray(noisy, values.dtype)
+        worst = max(worst, violation(tree, values, noisy, factor.s, lower, upper))
+    return ProjectionInfo(passes, at_bound, worst)
+
+
 def violation(
-    tree: Tree, x: np.ndarray, v: np.ndarray, s: np.ndarray | None, bounds: np.ndarray | float
+    tree: Tree,
+    x: np.ndarray,
+    v: np.ndarray,
+    s: np.ndarray | None,
+    lower: np.ndarray | None,
+    upper: np.ndarray | None,
 ) -> float:
     """The largest distance by which x misses a condition of optimality, in units of values.
 
-    `x` and `v` are by node, the variances `s` by position (None for all equal), `bounds` by leaf
-    or one for all. Where x is not finite, neither is the distance.
-
-    At the optimum no leaf gains by a move. So each leaf is asked how far it would move if it
-    could take from, or give to, the total or another leaf: the one that gives way most easily.
-    Leaves at their bounds can only rise; below a node that is known exactly leaves can trade
-    only with each other. And x must be consistent, within the bounds and equal to what is known
-    exactly. One sweep up and one down.
+    `x`, `v` and the bounds are by node. The variances `s` are by position, or None if all are
+    equal. If x is not finite, the distance is infinite.
     """
     if not np.isfinite(x).all():
         return np.inf
     layout = tree._layout
-    bound = np.zeros(tree.n)
-    bound[tree.leaves] = bounds
     v, x = (_sweep.readonly(np.ascontiguousarray(a, np.float64)) for a in (v, x))
-    problem = (layout.parent, layout.order, v, s, bound, x)
-    slope, above, stiff = np.zeros((3, tree.n_internal))
-    stiffness = np.full(tree.n_internal, np.inf)
-    through = np.zeros(tree.n_internal, layout.parent.dtype)
-    loosest = (slope, stiffness, through)
-    kernels.find_loosest(*problem, *loosest)
-    largest = kernels.largest_move(*problem, *loosest, above, stiff)
+    near = 1e-12 * float(abs(x).max())
+    giving, taking = (
+        kernels.Ways(
+            np.zeros(tree.n_internal),
+            np.zeros(tree.n_internal),
+            np.zeros(tree.n_internal, np.uint8),
+        )
+        for _ in range(2)
+    )
+    problem = (layout.parent, layout.order, v, s, lower, upper, x)
+    largest = kernels.largest_gain(*problem, near, giving, taking)
     if tree.n > 1:
         gap = float(abs(ConstraintMatrix(tree).T @ x).max())
         largest = np.inf if np.isnan(gap) else max(largest, gap)

@@ -1,7 +1,7 @@
 """Variances and covariances of consistent values, exactly.
 
-Functions here take a :class:`Factor` and answer in its units, with nodes and leaves as the caller
-numbers them.
+The functions here take a :class:`Factor` and return results in its units and in the caller's
+numbering of nodes and leaves.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gmtree.consistency.factor import Factor, variance_by_node
 def noise_variance(factor: Factor, noise: np.ndarray) -> np.ndarray:
     """Variance of each value if measurements have the variances `noise`, which may have columns.
 
-    Both are in the caller's numbering and in units of their own, whatever those of the factor are.
+    The noise and the result are in the caller's numbering, and in the units of the noise.
     """
     tree, n, inner = factor.tree, factor.tree.n, factor.tree.n_internal
     layout = tree._layout
@@ -38,16 +38,16 @@ def noise_variance(factor: Factor, noise: np.ndarray) -> np.ndarray:
             layout.parent, layout.order, *factor.weights, *factor.largest_children, column,
             own, below, largest, rest, kept, lost, apart, variance,
         )  # fmt: skip
-        out[:, k] = tree.from_positions(variance)
+        out[:, k] = tree._from_positions(variance)
     if factor.has_undetermined:
-        out[tree.from_positions(np.isinf(factor.node_variance))] = np.inf
+        out[tree._from_positions(np.isinf(factor.node_variance))] = np.inf
     return out.reshape(noise.shape)
 
 
 def read_noise(factor: Factor, noise: Any) -> np.ndarray:
-    """Variances as a user gives them: one number, one per node or level, or columns of the former.
+    """Read variances: one number, one per node or level, or columns with one number per node.
 
-    They must be finite where a node is measured.
+    They must be finite for measured nodes.
     """
     tree = factor.tree
     if not isinstance(noise, Mapping):
@@ -59,8 +59,8 @@ def read_noise(factor: Factor, noise: Any) -> np.ndarray:
     else:
         try:
             scale, by_node = variance_by_node(tree, noise)
-        except (TypeError, ValueError) as error:
-            raise type(error)(str(error).replace("'variance'", "'noise'", 1)) from None
+        except check.ArgumentError as error:
+            raise check.reworded(error, argument={"variance": "noise"}) from None
         a = np.full(tree.n, scale) if by_node is None else np.array(by_node)
     bad = ~((a >= 0) & (a < np.inf))
     if factor.measured is not None:
@@ -69,7 +69,9 @@ def read_noise(factor: Factor, noise: Any) -> np.ndarray:
         i = int(np.flatnonzero(bad.reshape(tree.n, -1).any(axis=1))[0])
         check.fail(
             "noise",
-            f"must be finite and not negative where a node is measured; node {i} has {a[i]}.",
+            "must be finite and not negative where a node is measured; ",
+            check.Node(i),
+            f" has {a[i]}.",
         )
     if factor.measured is not None:
         a[~factor.measured] = 0
@@ -77,12 +79,12 @@ def read_noise(factor: Factor, noise: Any) -> np.ndarray:
 
 
 def covariance(factor: Factor, i: Any, j: Any) -> Any:
-    """Covariance of the values of two nodes; NaN where one of two has an infinite variance."""
+    """Covariance of the values of two nodes; NaN if either has an infinite variance."""
     tree = factor.tree
     first, second = np.broadcast_arrays(
         check.node_numbers("i", i, tree.n), check.node_numbers("j", j, tree.n)
     )
-    a, b = (tree.rank[x.ravel()].astype(np.uint64) for x in (first, second))
+    a, b = (tree._sweep_rank[x.ravel()].astype(np.uint64) for x in (first, second))
     out = np.empty(a.size)
     largest, _ = factor.largest_children
     known = (tree._layout.parent, *factor.weights, largest, factor.node_variance)
@@ -96,7 +98,7 @@ def covariance(factor: Factor, i: Any, j: Any) -> Any:
 
 
 def leaf_sum_variance(factor: Factor, mask: Any) -> float:
-    """Variance of the sum of the leaves marked in `mask`, in the order of ``tree.leaves``."""
+    """Variance of the sum of the leaves that `mask` marks, in the order of ``tree.leaves``."""
     n_leaves = factor.tree.n_leaves
     a = check.array("mask", factor.tree._aligned("mask", mask, "leaf"))
     if a.dtype != bool:
@@ -121,7 +123,7 @@ def _weighted_sum_variance(factor: Factor, leaf_weight: np.ndarray) -> float:
     """Variance of a weighted sum of all leaves, in one sweep."""
     tree = factor.tree
     weight, spread = np.zeros((2, tree.n))
-    weight[tree.rank[tree.leaves]] = leaf_weight
+    weight[tree._sweep_rank[tree.leaves]] = leaf_weight
     kernels.weigh_leaves(tree._layout.parent, *factor.weights, weight, spread)
     return float(factor.scale * (spread[0] + weight[0] ** 2 * factor.node_variance[0]))
 
@@ -130,7 +132,7 @@ def _range_variances(factor: Factor, ranges: np.ndarray) -> np.ndarray:
     tree, layout = factor.tree, factor.tree._layout
     out = np.zeros(len(ranges))
     if factor.has_undetermined:
-        # Infinite variances cancel or not depending on which siblings are in a range.
+        # Whether infinite variances cancel depends on which siblings are in the range.
         for k, (start, stop) in enumerate(ranges):
             mask = np.zeros(tree.n)
             mask[tree.leaves_left_to_right[start:stop]] = 1

@@ -1,4 +1,4 @@
-"""Values that are known exactly (variance 0) must not contradict each other."""
+"""Check that values known exactly (variance 0) do not contradict each other."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from gmtree import _validate as check
 from gmtree._kernels import projection as kernels
 from gmtree.consistency.factor import Factor
-from gmtree.labels.locate import named_node
+from gmtree.tree.locate import node_in_error
 
 
 class Tolerance(NamedTuple):
     """How far a sum of exactly known values may be off, since it may have been rounded.
 
-    `relative` is in units of the sum of absolute values of what is added up. Where all of that is
-    whole and adds up to less than `whole_below`, nothing was rounded, and sums must be right.
+    `relative` is in units of the sum of the absolute values of the summands. If all summands are
+    whole and this sum is below `whole_below`, nothing was rounded, and sums must be exact.
     """
 
     relative: float
@@ -24,25 +24,25 @@ class Tolerance(NamedTuple):
 
     @classmethod
     def of(cls, dtype: np.dtype) -> Tolerance:
-        """For measurements of this type; float32 holds whole numbers up to 2**24 only."""
+        """Tolerance for measurements of this type; float32 holds whole numbers only up to 2**24."""
         return cls(1e-6, 2.0**24) if dtype == np.float32 else cls(1e-11, 2.0**53)
 
 
 def refuse_contradictions(factor: Factor, v: np.ndarray, b: np.ndarray) -> None:
-    """Refuse exactly known values that differ from the sums of what is known exactly below them.
+    """Refuse exactly known values that differ from the sums of exactly known values below them.
 
     `b` holds the sum of the children of each internal node, by position, for measurements `v`.
     """
     if factor.exact.size == 0:
         return
-    nodes = factor.tree.order[factor.exact]
+    nodes = factor.tree._sweep_order[factor.exact]
     own, below = v[nodes].astype(np.float64), b[factor.exact]
     difference, tolerance = abs(own - below), Tolerance.of(v.dtype)
     rounded = tolerance.relative * np.maximum(abs(own), abs(below))
-    # Where both are whole, so may be all that they are made of.
+    # If both are whole, all of their summands may be whole, too.
     if not np.any((difference > rounded) | ((difference > 0) & (below == np.floor(below)))):
         return
-    # Children of both signs may add up to less than their rounding.
+    # Children of opposite signs may add up to less than their rounding errors.
     size, is_whole = _made_of(factor, v)
     must_be_right = is_whole & (own == np.floor(own)) & (size < tolerance.whole_below)
     bad = np.argwhere(difference > np.where(must_be_right, 0, tolerance.relative * size))
@@ -50,17 +50,17 @@ def refuse_contradictions(factor: Factor, v: np.ndarray, b: np.ndarray) -> None:
         first = tuple(bad[np.argmin(nodes[bad[:, 0]])])
         check.fail(
             "noisy",
-            "must agree where values are known exactly (variance 0); "
-            f"{named_node(factor.tree, int(nodes[first[0]]))} is {own[first]} but its children add "
-            f"up to {below[first]}.",
+            "must agree where values are known exactly (variance 0); ",
+            node_in_error(factor.tree, int(nodes[first[0]])),
+            f" is {own[first]} but its children add up to {below[first]}.",
         )
 
 
 def _made_of(factor: Factor, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """For each node in ``factor.exact``: sum of absolute values below, and whether all are whole.
 
-    What is below a node are its children, or in place of a child that is not known exactly what
-    is below that.
+    The values below a node are those of its children; a child that is not known exactly is replaced
+    by the values below it.
     """
     layout = factor.tree._layout
     shape = (factor.exact.size, *v.shape[1:])

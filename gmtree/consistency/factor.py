@@ -1,4 +1,4 @@
-"""Stage 1 of consistency: from variances of measurements to the weights of the two sweeps."""
+"""Stage 1 of consistency: compute the weights of the two sweeps from the variances."""
 
 from __future__ import annotations
 
@@ -15,20 +15,23 @@ from gmtree._kernels import projection as kernels
 from gmtree._kernels import variances
 from gmtree.tree import Tree
 from gmtree.tree.families import Families
+from gmtree.tree.measurements import variance_by_level
 
-# Ratios of positive variances and of values to them must not overflow, nor vanish.
+# Ratios of two variances, or of a value to a variance, must neither overflow nor vanish.
 VARIANCE_RANGE = (1e-100, 1e100)
+# 1 - 1 / (1 + t) has lost three or four bits if t is as small as this.
+SMALLEST_THAT_FOLLOWS = 0.1
 
 
 def variance_by_node(tree: Tree, variance: Any) -> tuple[float, np.ndarray | None]:
-    """(scale, None) where all variances are equal, else (1, variance of each node).
+    """(scale, None) if all variances are equal, else (1, variance of each node).
 
-    Takes what :class:`Consistency` takes. Variances given per node are returned as they are and
-    checked when they are used; the array may be the caller's own.
+    Accepts the same forms as :class:`Consistency`. Variances given per node are returned unchanged,
+    perhaps in the caller's own array, and are checked when they are used.
     """
     if variance is None:
         return 1.0, None
-    per, numbers = _read_variance(variance)
+    per, numbers = _read_variance(tree, variance)
     a = check.reals("variance", tree._aligned("variance", numbers))
     sizes = {"node": tree.n, "level": tree.height}
     allowed = sizes if per == "any" else {per: sizes[per]}
@@ -47,45 +50,52 @@ def variance_by_node(tree: Tree, variance: Any) -> tuple[float, np.ndarray | Non
 
 
 def checked_variances(tree: Tree, variance: Any, what: str) -> np.ndarray:
-    """The variance of each node in an array of its own; errors also name `what` they belong to."""
+    """The variance of each node in a new array; error messages also contain `what`."""
     try:
         scale, by_node = variance_by_node(tree, variance)
         if by_node is None:
             return np.full(tree.n, scale)
         check_variances(by_node, "node")
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"{error} ({what})") from None
+    except check.ArgumentError as error:
+        raise check.reworded(error, note=f" ({what})") from None
     return by_node.copy()
 
 
-def _read_variance(variance: Any) -> tuple[str, Any]:
-    """("node" or "level", numbers) where the caller says which they are; else ("any", numbers)."""
+def _read_variance(tree: Tree, variance: Any) -> tuple[str, Any]:
+    """("node" or "level", numbers) if the caller specifies one of these; else ("any", numbers)."""
     if not isinstance(variance, Mapping):
         return "any", variance
-    if len(variance) != 1 or next(iter(variance)) not in ("node", "level"):
-        check.fail(
-            "variance",
-            "must be {'node': [...]} or {'level': [...]} if it is a mapping; "
-            f"its keys are {check.some(map(repr, variance)) or 'missing'}.",
-        )
-    return next(iter(variance.items()))
+    names = tree.level_names or ()
+    if len(variance) == 1:
+        [(per, numbers)] = variance.items()
+        # A level may be called "node" or "level"; a single number then belongs to that level.
+        if per in ("node", "level") and not (per in names and np.ndim(numbers) == 0):
+            return per, numbers
+    if names and variance:
+        return "node", variance_by_level(tree, variance)
+    check.fail(
+        "variance",
+        "must be {'node': [...]} or {'level': [...]} if it is a mapping; "
+        f"its keys are {check.some(map(repr, variance)) or 'missing'}.",
+    )
 
 
 def _refuse_ambiguous(tree: Tree, a: np.ndarray) -> None:
-    """On a chain, refuse numbers that mean one thing per node and another per level."""
+    """On a chain, refuse numbers whose meaning differs per node and per level."""
     differs = np.flatnonzero(~((a == a[tree.depth - 1]) | np.isnan(a)))
     if differs.size:
-        i = differs[0]
+        i = int(differs[0])
         check.fail(
             "variance",
             f"could be one number per node or one per level, since this tree has {tree.n} of "
-            f"both, and node {i} is on level {tree.depth[i]}; "
-            "say which: {'node': [...]} or {'level': [...]}.",
+            "both, and ",
+            check.Node(i),
+            f" is on level {tree.depth[i]}; say which: {{'node': [...]}} or {{'level': [...]}}.",
         )
 
 
 def check_variances(a: np.ndarray, per: str) -> None:
-    """Refuse numbers that cannot be variances, naming the first node or level that has one."""
+    """Refuse numbers that cannot be variances, and name the first node or level that has one."""
     smallest, largest = VARIANCE_RANGE
     bad = np.flatnonzero(~((a == 0) | (a == np.inf) | ((a >= smallest) & (a <= largest))))
     if not bad.size:
@@ -94,8 +104,10 @@ def check_variances(a: np.ndarray, per: str) -> None:
     rule = "must not be negative or NaN"
     if worst > 0:
         rule = f"must be 0, inf or from {smallest} to {largest}"
-    where = f"; {per} {bad[0] + (per == 'level')} has" if a.ndim else ", not"
-    check.fail("variance", f"{rule}{where} {worst}.")
+    if not a.ndim:
+        check.fail("variance", f"{rule}, not {worst}.")
+    where = f"level {bad[0] + 1}" if per == "level" else check.Node(int(bad[0]))
+    check.fail("variance", f"{rule}; ", where, f" has {worst}.")
 
 
 def sum_leaves(
@@ -109,30 +121,30 @@ def sum_leaves(
             run(kernel, (layout.parent, order, v, b), segment)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Factor:
-    """What the sweeps need to know of the variances, by position.
+    """The weights that sweeps derive from the variances, by position.
 
-    It never changes. What only some questions need is computed on first use and kept; two threads
-    may both compute it, with the same result.
+    It never changes. Properties that few callers need are computed on first use and kept.
+    Two threads may both compute one, with the same result.
 
     Attributes
     ----------
     t : array, per internal node
-        Sum of the variances with which the children are known from below; infinite where that
-        is not known of some.
+        Sum of the variances with which the children are known from below; infinite if some child is
+        not known from below.
     s : array or None
-        Variance of the measurement at each node. None where all are equal.
+        Variance of the measurement at each node. None if all are equal.
     q : array or None
-        How nodes share differences, where some are known only together with their siblings.
+        How nodes share differences, if some are known only together with their siblings.
     measured : array of bool or None
-        Nodes (in the caller's numbering) with finite variance; None if that is all.
+        Nodes (in the caller's numbering) with finite variance; None if all nodes have one.
     exact : array of int
         Positions of nodes that are known exactly both by themselves and by their children.
     some_exact : bool
         Whether any node is known exactly.
     scale : float
-        Unit of all variances: the common one where all are equal, else 1.
+        Unit of all variances: the common variance if all are equal, else 1.
     """
 
     tree: Tree
@@ -146,7 +158,7 @@ class Factor:
 
     @classmethod
     def of(cls, tree: Tree, variance: Any, threads: int | None) -> Factor:
-        """Stage 1 for variances as a user gives them."""
+        """Stage 1 for variances in any form that users may pass."""
         scale, by_node = variance_by_node(tree, variance)
         if by_node is None:
             return cls._of_equal(tree, scale, threads)
@@ -200,39 +212,66 @@ class Factor:
         """q, s and t, as kernels take them."""
         return self.q, self.s, self.t
 
+    @cached_property
+    def projecting(self) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray]:
+        """s, t and 1 / (1 + t), as the sweeps of a projection take them.
+
+        The sweeps use the last one if all variances are equal. It saves them a division, which
+        would take half of their time. Then t is None, since it follows from 1 / (1 + t) with small
+        errors. It is kept only if it is much smaller than one somewhere, as on long chains.
+        """
+        if self.s is not None:
+            return self.s, self.t, self.t
+        inverse = 1.0 + self.t
+        np.reciprocal(inverse, out=inverse)
+        follows = self.t.min(initial=1.0) >= SMALLEST_THAT_FOLLOWS
+        return None, None if follows else self.t, _sweep.readonly(inverse)
+
     @property
     def rank(self) -> np.ndarray | None:
-        """Position of each node, unsigned; None where position and node are the same."""
+        """Position of each node, unsigned; None if position and node are the same."""
         layout = self.tree._layout
-        return None if layout.order is None else self.tree.rank.view(layout.parent.dtype)
+        return None if layout.order is None else self.tree._sweep_rank.view(layout.parent.dtype)
 
     @property
     def variance(self) -> np.ndarray:
         """Variance of the measurement at each node, in the caller's numbering."""
         if self.s is None:
             return np.full(self.tree.n, self.scale)
-        return self.tree.from_positions(self.s)
+        return self.tree._from_positions(self.s)
+
+    def positive_variance(self) -> np.ndarray:
+        """The variance of each node; refused if no Generation Matrix exists for these variances."""
+        variance = self.variance
+        bad = np.flatnonzero(~((variance > 0) & (variance < np.inf)))
+        if bad.size:
+            check.fail(
+                "variance",
+                "must be positive and finite for a Generation Matrix to exist; ",
+                check.Node(int(bad[0])),
+                f" has {variance[bad[0]]}.",
+            )
+        return variance
 
     @cached_property
     def families(self) -> Families:
-        """The children of each internal node, as bounds and rounding take them."""
+        """The children of each internal node, for bounds and rounding."""
         return Families.of(self.tree)
 
     @cached_property
     def family_layout(self) -> _sweep.Layout:
-        """The layout of sweeps over all internal nodes, each of which takes its leaves along."""
+        """The layout of sweeps over internal nodes that also process the leaves of each node."""
         tree = self.tree
         width = tree.n // tree.n_internal
-        first, *others = _sweep.segment_levels(tree._level_start[:-1], tree.n_internal, width) or (
-            (1, 1, False),
-        )
-        # The root goes with the first range if that is done by one thread.
+        inner = [s for s in tree._segments(width) if s[0] < tree.n_internal]
+        first, *others = inner or ((1, 1, False),)
+        # The root joins the first range if one thread processes that range.
         root = ((0, 1, False), first) if first[2] else ((0, first[1], False),)
         return replace(tree._layout, segments=(*root, *others))
 
     @cached_property
     def largest_children(self) -> tuple[np.ndarray, np.ndarray]:
-        """For each internal node its child with the largest q, and the q of the others."""
+        """For each internal node its child with the largest q, and the q of the rest."""
         n_inner = self.tree.n_internal
         parent = self.tree._layout.parent
         largest, rest = np.zeros(n_inner, parent.dtype), np.zeros(n_inner)
@@ -260,7 +299,7 @@ class Factor:
 def _take(
     run: _sweep.Run, layout: _sweep.Layout, variance: np.ndarray, s: np.ndarray
 ) -> tuple[bool, bool]:
-    """Bring variances into positions; whether some are infinite, and whether some are zero."""
+    """Reorder variances by position; returns whether any are infinite, and whether any are zero."""
     seen = np.zeros(3, bool)
     args = (layout.order, _sweep.readonly(variance), *VARIANCE_RANGE, s, seen)
     kernels.take_variances(*args, 0, 1)
@@ -273,7 +312,7 @@ def _take(
 
 
 def _split_evenly(tree: Tree, s: np.ndarray, t: np.ndarray) -> np.ndarray:
-    """How nodes share differences where some children are undetermined."""
+    """How nodes share differences if some children are undetermined."""
     parent = tree._layout.parent
     count, q = np.zeros(t.size), np.empty(tree.n)
     kernels.count_undetermined(parent, s, t, count)
@@ -282,15 +321,16 @@ def _split_evenly(tree: Tree, s: np.ndarray, t: np.ndarray) -> np.ndarray:
 
 
 def _refuse_undetermined(tree: Tree, variance: np.ndarray) -> None:
-    """Say why the total is unknown: a leaf with no measurement from itself to the root."""
+    """Raise an error that names a leaf with no measurement on its path to the root."""
     if not np.isfinite(variance).any():
         check.fail("variance", "must be finite at some node; no node is measured.")
     unmeasured = np.isinf(variance).astype(np.int64)
-    # Downward: how many of the nodes on the path from the root are not measured.
+    # Downward: the number of nodes without a measurement on the path from the root.
     _sweep.propagate(tree._layout, unmeasured, unmeasured)
     first = int(tree.leaves[np.flatnonzero((unmeasured == tree.depth)[tree.leaves])[0]])
     check.fail(
         "variance",
-        f"must be finite somewhere on the path from each leaf to the root; neither leaf {first} "
-        "nor any node above it is measured, so its value could be anything.",
+        "must be finite somewhere on the path from each leaf to the root; neither ",
+        check.Node(first, "leaf"),
+        " nor any node above it is measured, so its value could be anything.",
     )

@@ -1,4 +1,4 @@
-"""Whole numbers from consistent values."""
+"""Round consistent values to whole numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gmtree._kernels import rounding as kernels
 from gmtree.tree import Tree
 from gmtree.tree.families import Families
 
-# Beyond this not every whole number is a float64, and sums might not fit into int64.
+# Beyond this, float64 does not hold every whole number, and sums might not fit into int64.
 LARGEST = 2.0**53
 
 
@@ -23,7 +23,7 @@ def round_consistent(
     how: bool | str,
     rng: np.random.Generator | int | None,
 ) -> np.ndarray:
-    """Every node the floor or the ceiling of its value, with exact sums, as int64.
+    """Round every node to the floor or the ceiling of its value, with exact sums, as int64.
 
     `how` is True for the largest fractions, "random" for unbiased rounding.
     """
@@ -46,23 +46,23 @@ def _refuse_large(x: np.ndarray, argument: str = "noisy") -> None:
     if x.size and max(float(x.max()), -float(x.min())) > LARGEST:
         i = int(np.flatnonzero((abs(x) > LARGEST).reshape(x.shape[0], -1).any(axis=1))[0])
         raise check.IntegerOverflowError(
-            f"Argument {argument!r} must be below 2**53 to be rounded exactly; node {i} is not."
+            argument, "must be below 2**53 to be rounded exactly; ", check.Node(i), " is not."
         )
 
 
 def round_values(tree: Tree, values: Any, *, given: Mapping[int, int] | None = None) -> np.ndarray:
-    """Round consistent values to whole numbers with exact sums, some of them given.
+    """Round consistent values to whole numbers with exact sums, keeping given numbers.
 
-    Every node becomes the floor or the ceiling of its value, as in :meth:`Consistency.project`
-    with ``integer=True``; nodes in `given` become what is given, and what is above and below them
-    is rounded to fit. Parts of a tree that are rounded apart from each other fit together if each
-    is given the numbers of the nodes they share.
+    Every node becomes the floor or the ceiling of its value, as in :meth:`Consistency.project` with
+    ``integer=True``. Nodes in `given` get their given numbers, and the nodes above and below them
+    are rounded to fit. So parts of a tree can be rounded separately: they fit together if each part
+    is given the numbers of the shared nodes.
 
     Parameters
     ----------
     tree : Tree
     values : array of shape (n,)
-        Each parent the sum of its children, up to rounding.
+        Each parent must be the sum of its children, up to rounding.
     given : mapping of int to int, optional
         Whole numbers of some nodes, each less than 1 away from the node's value.
 
@@ -114,26 +114,26 @@ def rounding_ranges(tree: Tree, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if bad >= 0:
         _refuse_inconsistent(tree, x, bad, "values")
     by_node = np.empty(tree.n, bool)
-    by_node[tree.order] = room
+    by_node[tree._sweep_order] = room
     return least, by_node
 
 
 def fraction_steps(x: np.ndarray, least: np.ndarray) -> np.ndarray:
-    """How far values are above their least numbers, in the steps that fractions are compared in."""
+    """Differences of values from their least numbers, in the steps used to compare fractions."""
     return ((x - least) * 2.0**30 + 0.5).astype(np.int64)
 
 
 def goes_up(fraction: float) -> bool:
-    """Whether a total with this fraction is rounded up: to the nearest number, a half up.
+    """Whether a total with this fraction is rounded up, which is the case from one half on.
 
-    Fractions count in steps of 2**-30 as they do among siblings, so half a step below one half
-    goes up as well.
+    Fractions are compared in steps of 2**-30 as among siblings, so a fraction within half a step
+    below one half is rounded up as well.
     """
     return fraction >= 0.5 - 2.0**-31
 
 
 def _ranges(tree: Tree, families: Families, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-    """Least numbers by node, room by position, and a position where no number fits, or -1."""
+    """Least numbers by node, room by position, and a position without a possible number, or -1."""
     out, room = np.empty(tree.n, np.int64), np.zeros(tree.n, np.uint8)
     bad = int(kernels.ranges(tree._layout.order, *families, x, out, room))
     if tree.n == 1:
@@ -142,10 +142,12 @@ def _ranges(tree: Tree, families: Families, x: np.ndarray) -> tuple[np.ndarray, 
 
 
 def _refuse_inconsistent(tree: Tree, x: np.ndarray, bad: int, argument: str) -> None:
-    i = int(tree.order[bad])
+    i = int(tree._sweep_order[bad])
     raise check.IntegerOverflowError(
-        f"Argument {argument!r} must be consistent to within one after projection to be rounded; "
-        f"node {i} is {x[i]:.17g}, which whole numbers near its children's cannot add up to."
+        argument,
+        "must be consistent to within one after projection to be rounded; ",
+        check.Node(i),
+        f" is {x[i]:.17g}, which whole numbers near its children's cannot add up to.",
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, overload
 
 import numpy as np
@@ -10,20 +9,21 @@ import numpy as np
 from gmtree import _sweep
 from gmtree import _validate as check
 from gmtree._kernels import tracking as kernels
+from gmtree.consistency import sweeps
 from gmtree.consistency.factor import Factor
 
 
 class Tracker:
     """The plain projection of measurements that change one at a time.
 
-    Made by :meth:`Consistency.track`. A change and a question take time proportional to the depth
-    of the node, with a logarithm of the number of siblings for each step. There is no variant
-    with bounds or whole numbers: a single change could then move any leaf to its bound, or away
-    from it. For those use ``post.project(live.noisy, nonnegative=True)``.
+    :meth:`Consistency.track` makes it. Updating or reading a value takes time proportional to the
+    depth of the node, times the logarithm of the number of siblings at each step. It does not
+    support bounds or whole numbers, because a single change could then move any leaf to its bound,
+    or away from it. For these use ``post.project(live.noisy, nonnegative=True)``.
 
-    Everything that is kept depends on the current measurements alone, not on how they came about:
-    after any sequence of updates, values differ from those of a new projection by rounding only,
-    and an outlier leaves nothing behind once it is corrected. An update that fails changes nothing.
+    The state depends on the current measurements alone, not on earlier ones. After any sequence of
+    updates, values differ from those of a new projection by rounding only, and an outlier leaves no
+    trace once it is corrected. An update that fails changes nothing.
 
     A tracker belongs to one thread at a time. The `Consistency` it comes from is not affected.
 
@@ -39,32 +39,29 @@ class Tracker:
     (12.0, array([8., 4.]))
     """
 
-    def __init__(
-        self,
-        factor: Factor,
-        v: np.ndarray,
-        project: Callable[[np.ndarray], np.ndarray],
-        refuse_contradictions: Callable[[np.ndarray], object],
-    ) -> None:
+    def __init__(self, factor: Factor, threads: int | None, v: np.ndarray) -> None:
         tree = factor.tree
         if v.ndim != 1:
             check.fail("noisy", f"must have shape ({tree.n},) to be tracked, not {v.shape}.")
-        self._factor, self._project = factor, project
-        self._refuse_contradictions = refuse_contradictions
-        # float32 measurements stay so, since that decides how far known sums may be rounded.
+        self._factor, self._threads = factor, threads
+        # float32 measurements stay float32, since the type decides how far known sums may be
+        # rounded.
         self._v = np.array(v, dtype=np.float32 if v.dtype == np.float32 else np.float64)
         check.finite("noisy", self._v)
         if factor.exact.size:
-            refuse_contradictions(self._v)
+            sweeps.sums_below(factor, threads, self._v)
         layout, lists = tree._layout, tree._child_lists
         self._up = (factor.s, factor.t, lists.start, lists.place)
         self._sums = np.zeros(2 * lists.child.size)
         self._path = (layout.parent, layout.order, factor.rank)
+        # Nodes and previous measurements of an update that is not complete.
+        self._unfinished: tuple[np.ndarray, np.ndarray] | None = None
         self._fill("noisy")
 
     @property
     def noisy(self) -> np.ndarray:
-        """The current measurements; read-only, 0 where nothing is measured."""
+        """The current measurements, read-only; 0 for nodes that are not measured."""
+        self._settle()
         return _sweep.readonly(self._v)
 
     def update(self, node: Any, value: Any) -> None:
@@ -76,12 +73,12 @@ class Tracker:
             If a node occurs twice, its last value counts. A node that is not measured (variance
             inf) stays so.
         value : number or array
-            One for each node, or one for all.
+            One value for each node, or one for all nodes.
 
         Notes
         -----
-        A value that is known exactly (variance 0) may contradict others. Where that is possible,
-        changing it takes a sweep over the tree.
+        A value that is known exactly (variance 0) may contradict other exactly known values. If
+        this is possible, changing it takes a sweep over the tree.
         """
         factor, tree = self._factor, self._factor.tree
         nodes = check.node_numbers("node", node, tree.n)
@@ -107,17 +104,17 @@ class Tracker:
         if factor.measured is not None:
             is_measured = factor.measured[nodes]
             nodes, values = nodes[is_measured], values[is_measured]
-        before = self._v[nodes]
-        self._v[nodes] = values
+        self._settle()
+        self._unfinished = nodes, self._v[nodes]
         try:
+            self._v[nodes] = values
             s = factor.s
-            if s is not None and factor.exact.size and np.any(s[tree.rank[nodes]] == 0):
-                self._refuse_contradictions(self._v)
+            if s is not None and factor.exact.size and np.any(s[tree._sweep_rank[nodes]] == 0):
+                sweeps.sums_below(factor, self._threads, self._v)
             self._renew(nodes)
-        except ValueError:
-            self._v[nodes] = before
-            self._renew(nodes)
-            raise
+            self._unfinished = None
+        finally:
+            self._settle()
 
     @overload
     def value(self, node: check.Integer) -> float: ...
@@ -128,6 +125,7 @@ class Tracker:
     def value(self, node: Any) -> float | np.ndarray:
         """The projected value of a node; an array of nodes gives an array."""
         nodes = check.node_numbers("node", node, self._factor.tree.n)
+        self._settle()
         found, out = nodes.ravel().astype(np.uint64), np.empty(nodes.size)
         parent_order_rank, (s, t, *lists) = self._path, self._up
         q = self._factor.q
@@ -141,7 +139,21 @@ class Tracker:
 
     def values(self) -> np.ndarray:
         """The projected values of all nodes, in two sweeps: ``post.project(live.noisy)``."""
-        return self._project(self._v)
+        self._settle()
+        x = np.empty(self._v.shape, self._v.dtype)
+        sweeps.project(self._factor, self._threads, self._v, x)
+        return x
+
+    def _settle(self) -> None:
+        """Undo an update that was not completed.
+
+        An interrupt can also stop this method at any line. The next call then starts it again.
+        """
+        if self._unfinished is not None:
+            nodes, before = self._unfinished
+            self._v[nodes] = before
+            self._renew(nodes)
+            self._unfinished = None
 
     def _renew(self, nodes: np.ndarray) -> None:
         """Bring the sums up to date after the measurements of some nodes have changed."""
@@ -155,7 +167,7 @@ class Tracker:
             _refuse_overflow("value")
 
     def _fill(self, argument: str) -> None:
-        """Compute all sums anew."""
+        """Recompute all sums."""
         if not kernels.fill(self._path[1], *self._up, self._v, self._sums):
             _refuse_overflow(argument)
 

@@ -1,6 +1,6 @@
 """Tasks on Dask: on the cluster of the current client, or on the scheduler of this process.
 
-This is all that is particular to Dask: another engine needs a class with the same two methods.
+No other module depends on Dask. Another engine needs a class with the public methods of `Engine`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from gmtree import _memory
 from gmtree import _validate as check
 from gmtree._progress import Progress
 
-# A worker needs room for the interpreter, libraries, and what Arrow reads ahead.
+# A worker needs memory for the interpreter, libraries, and the read-ahead of Arrow.
 _IDLE_BYTES = 260 << 20
 _USABLE = 0.7
 
 
 class Engine:
-    """Runs the same function for many arguments, and says how much memory each call may use."""
+    """Runs one function for many arguments, and knows how much memory each call may use."""
 
     def __init__(self, client: Any = None) -> None:
         check.optional("dask", "dask", "computing with Dask")
@@ -33,7 +33,7 @@ class Engine:
             return _USABLE * 2 * _memory.limit() / _threads()
         try:
             info = self._client.scheduler_info(n_workers=-1)
-        except TypeError:  # older versions always tell of all workers
+        except TypeError:  # older versions always list all workers
             info = self._client.scheduler_info()
         workers = info["workers"].values()
         most = [
@@ -44,7 +44,7 @@ class Engine:
         return max(min(most), 1.0) if most else _USABLE * 2 * _memory.limit()
 
     def run(self, label: str, task: Callable[..., Any], arguments: Sequence[tuple]) -> list[Any]:
-        """Results in the order of the arguments."""
+        """Return the results in the order of the arguments."""
         found: list[Any] = [None] * len(arguments)
         for k, result in self.each(label, task, arguments):
             found[k] = result
@@ -53,7 +53,7 @@ class Engine:
     def each(
         self, label: str, task: Callable[..., Any], arguments: Sequence[tuple]
     ) -> Iterator[tuple[int, Any]]:
-        """Numbers of the arguments and results, as they come; each number once."""
+        """Yield (number of the argument, result) as results arrive, each number once."""
         calls = [partial(task, *arg) for arg in arguments]
         how = self._local if self._client is None else self._distributed
         with Progress(len(calls), label) as progress:
@@ -71,6 +71,11 @@ class Engine:
         number = {future.key: k for k, future in enumerate(futures)}
         try:
             for future, result in as_completed(futures, with_results=True):
+                if future.cancelled():
+                    raise RuntimeError(
+                        f"The Dask cluster cancelled the tasks of this run while {label}. Another "
+                        "call of client.restart() or client.cancel() does that."
+                    )
                 yield number[future.key], result
         finally:
             self._client.cancel(futures)
@@ -81,7 +86,7 @@ class Engine:
 
         get = get_scheduler() or dask.threaded.get
         several = 1 if get is dask.get else _threads()
-        # A few at a time, so that results are dealt with soon after they come.
+        # Submit a few tasks at a time, so that the caller gets results soon after they arrive.
         for start in range(0, len(calls), several):
             some = calls[start : start + several]
             graph = {f"{label}-{start + k}": (call,) for k, call in enumerate(some)}
@@ -89,7 +94,7 @@ class Engine:
 
 
 def _current_client() -> Any:
-    """The client that Dask would use, if there is one."""
+    """Return the client that Dask would use, or None."""
     try:
         from distributed import get_client
     except ImportError:

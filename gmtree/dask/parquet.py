@@ -1,35 +1,31 @@
-"""Parquet data sets as row groups, and row groups as partitions; files that appear as a whole."""
+"""Parquet data sets as row groups and partitions; files that are written in one step."""
 
 from __future__ import annotations
 
-import os
 import re
-import uuid
 from collections.abc import Iterable, Sequence
-from os import PathLike
-from pathlib import Path
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from gmtree import _validate as check
+from gmtree.dask.storage import Location, location, new_file, opened
 
-# Rows of one partition by default: some hundred megabytes with all that is computed from them.
+# Rows of one partition by default: a few hundred megabytes with all values computed from them.
 USUAL_ROWS = 4_000_000
 # Rows of a row group in files that we write.
 GROUP_ROWS = 1 << 20
 
 
 class Piece(NamedTuple):
-    """One row group of a Parquet file, the smallest part of a data set that is read at once."""
+    """One row group of a Parquet file, the smallest unit that is read."""
 
-    path: str
+    path: Location
     group: int
     rows: int
 
 
 class Partition(NamedTuple):
-    """Consecutive row groups that one task deals with; `start` is the number of the first row."""
+    """Consecutive row groups that one task processes; `start` is the number of the first row."""
 
     number: int
     start: int
@@ -42,7 +38,7 @@ class Partition(NamedTuple):
 
 
 def arrow() -> Any:
-    """pyarrow, or an error that says how to install it."""
+    """Return pyarrow; an error explains how to install it."""
     return check.optional("pyarrow", "dask", "Parquet files")
 
 
@@ -54,52 +50,45 @@ def parquet() -> Any:
     return pyarrow.parquet
 
 
-def is_path(x: Any) -> bool:
-    """Whether `x` names a file or folder, or several of them."""
-    if isinstance(x, (list, tuple)):
-        return bool(x) and all(isinstance(p, (str, PathLike)) for p in x)
-    return isinstance(x, (str, PathLike))
-
-
-def files(argument: str, source: Any) -> list[str]:
-    """The Parquet files of a data set; those of a folder in natural order of their names."""
-    found: list[str] = []
+def files(argument: str, source: Any) -> list[Location]:
+    """Return the Parquet files of a data set; those of a folder in natural order of their names."""
+    found: list[Location] = []
     for item in source if isinstance(source, (list, tuple)) else [source]:
-        path = check.path(argument, item)
+        path = location(argument, item)
         if path.is_dir():
             inside = sorted(path.glob("*.parquet"), key=lambda p: _natural(p.name))
             if not inside:
                 check.fail(argument, f"must have Parquet files; the folder {str(path)!r} has none.")
-            found += map(str, inside)
+            found += inside
         elif path.is_file():
-            found.append(str(path))
+            found.append(path)
         else:
             check.fail(argument, f"must be a Parquet file or a folder of them, not {str(path)!r}.")
     return found
 
 
 def _natural(name: str) -> list[Any]:
-    """Parts of a name with numbers as numbers: part.2 comes before part.10."""
+    """Split a name so that numbers compare as numbers: part.2 comes before part.10."""
     return [int(x) if x.isdigit() else x for x in re.split(r"([0-9]+)", name)]
 
 
 def pieces(argument: str, source: Any, columns: Iterable[str]) -> list[Piece]:
-    """All row groups of a data set that have rows; refuses files that lack a column."""
+    """Return all row groups of a data set that have rows; refuse files without a column."""
     pq, found = parquet(), []
     wanted = list(columns)
     for name in files(argument, source):
-        try:
-            file = pq.ParquetFile(name)
-        except (OSError, arrow().ArrowInvalid) as error:
-            raise ValueError(
-                f"Argument {argument!r} must be Parquet; {name!r} cannot be read: {error}"
-            ) from None
-        with file:
+        with ExitStack() as stack:
+            try:
+                file = stack.enter_context(pq.ParquetFile(stack.enter_context(opened(name))))
+            except (OSError, arrow().ArrowInvalid) as error:
+                raise ValueError(
+                    f"Argument {argument!r} must be Parquet; {str(name)!r} cannot be read: {error}"
+                ) from None
             missing = [c for c in wanted if c not in file.schema_arrow.names]
             if missing:
                 check.fail(
                     argument,
-                    f"must have the column {missing[0]!r}; {name!r} has "
+                    f"must have the column {missing[0]!r}; {str(name)!r} has "
                     f"{check.some(map(repr, file.schema_arrow.names))}.",
                 )
             for group in range(file.metadata.num_row_groups):
@@ -110,7 +99,7 @@ def pieces(argument: str, source: Any, columns: Iterable[str]) -> list[Piece]:
 
 
 def partitions(found: Sequence[Piece], rows: int) -> list[Partition]:
-    """Consecutive row groups, up to `rows` rows together, or one that has more."""
+    """Join consecutive row groups up to `rows` rows; a larger row group is a partition alone."""
     made: list[Partition] = []
     waiting: list[Piece] = []
     start = 0
@@ -126,45 +115,39 @@ def partitions(found: Sequence[Piece], rows: int) -> list[Partition]:
 
 
 def read(some: Sequence[Piece], columns: Sequence[str], dictionary: Sequence[str] = ()) -> Any:
-    """The rows of some pieces as one table; text in the columns `dictionary` as codes."""
+    """Read some pieces as one table, with text in the columns `dictionary` as codes."""
     pq, tables = parquet(), []
-    by_file: dict[str, list[int]] = {}
+    by_file: dict[Location, list[int]] = {}
     for piece in some:
         by_file.setdefault(piece.path, []).append(piece.group)
     for name, groups in by_file.items():
-        with pq.ParquetFile(name, read_dictionary=list(dictionary)) as file:
-            tables.append(file.read_row_groups(groups, columns=list(columns), use_threads=False))
+        with (
+            opened(name) as source,
+            pq.ParquetFile(
+                source, read_dictionary=list(dictionary), page_checksum_verification=True
+            ) as file,
+        ):
+            try:
+                table = file.read_row_groups(groups, columns=list(columns), use_threads=False)
+            except OSError as error:
+                raise OSError(f"{str(name)!r} cannot be read: {error}") from None
+            tables.append(table)
     if len(tables) == 1:
         return tables[0]
     return arrow().concat_tables(tables, promote_options="permissive")
 
 
-def write(table: Any, path: Path, labels: Sequence[str] = ()) -> None:
-    """Write a table to a file that appears only once it is whole; the same rows, the same bytes.
+def write(table: Any, path: Location, labels: Sequence[str] = ()) -> None:
+    """Write a table to a file that appears in one step; equal tables give equal bytes.
 
-    `labels` are columns it is sorted by: all but the last repeat their entries.
+    `labels` are the columns by which it is sorted; all but the last have repeated entries.
     """
-    # A name that no other attempt of the same task uses.
-    hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"write_page_checksum": True}
     if labels:
-        # Text that we read as codes is text again for whoever reads the file.
-        options = {"use_dictionary": list(labels[:-1]), "store_schema": False}
+        # Text that was read as codes is plain text in the new file.
+        options |= {"use_dictionary": list(labels[:-1]), "store_schema": False}
         if arrow().types.is_integer(table.schema.field(labels[-1]).type):
-            # Sorted numbers differ by little.
+            # Sorted numbers have small differences, which compress well.
             options["column_encoding"] = {labels[-1]: "DELTA_BINARY_PACKED"}
-    try:
-        parquet().write_table(table, hidden, row_group_size=GROUP_ROWS, **options)
-        os.replace(hidden, path)
-    finally:
-        hidden.unlink(missing_ok=True)
-
-
-def save(path: Path, **arrays: Any) -> None:
-    """Write arrays to a file that appears only once it is whole."""
-    hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex}.npz")
-    try:
-        np.savez(hidden, **arrays)
-        os.replace(hidden, path)
-    finally:
-        hidden.unlink(missing_ok=True)
+    with new_file(path) as name:
+        parquet().write_table(table, name, row_group_size=GROUP_ROWS, **options)

@@ -8,8 +8,9 @@ from typing import Any
 
 from gmtree import _validate as check
 from gmtree.dask.engine import Engine
+from gmtree.dask.messages import Problem
 from gmtree.dask.pipeline import Run
-from gmtree.dask.result import ROOT, Levels, folder_of
+from gmtree.dask.result import Result, refuse_used
 from gmtree.dask.sources import (
     leaf_partitions,
     level_columns,
@@ -17,7 +18,7 @@ from gmtree.dask.sources import (
     scratch_folder,
     variance_of_levels,
 )
-from gmtree.dask.tasks import Problem
+from gmtree.dask.storage import location
 
 
 def reconcile(
@@ -35,58 +36,62 @@ def reconcile(
     sort: bool = False,
     partition_rows: int | None = None,
     client: Any = None,
-) -> Levels:
+) -> Result:
     """Make the values of a hierarchy that outgrows one machine's memory add up.
 
-    The result is that of :func:`gmtree.reconcile_frame`, up to rounding. The work is done at once,
-    on the cluster of the current Dask client or on Dask's scheduler in this process; a worker that
-    is lost on the way changes nothing in the result.
+    The result is that of :func:`gmtree.reconcile_frame`, up to rounding. The work is done
+    immediately, on the cluster of the current Dask client or on Dask's scheduler in this process.
+    Losing a worker does not change the result.
 
     Parameters
     ----------
-    leaves : path, list of paths, or frame
+    leaves : path, list of paths, or DataFrame
         Parquet files with one row per leaf, sorted by `levels`: a file, a folder (its files in
-        natural order of their names), or several files. Or a frame of Dask, pandas, polars or
-        pyarrow, which is written to `scratch` first.
+        natural order of their names), or several files. Or a Dask, pandas or polars DataFrame, or
+        a pyarrow Table, which is written to `scratch` first.
     levels : list of str
         Columns of labels, coarse to fine.
     value : str
-        Column of values; a missing one was not measured.
+        Column of values. A missing value means that the node was not measured.
     nodes : mapping, optional
-        Measurements above the leaves: for a level's name, or ``"total"``, a frame or sorted
-        Parquet files with the columns of labels down to this level and `value`. Nodes without a
-        row, and levels that are not there, were not measured. The total may be a number.
+        Measurements above the leaves: for the name of a level, or ``"total"``, a DataFrame or
+        sorted Parquet files with the columns of labels down to this level and `value`. Nodes
+        without a row, and levels without an entry, were not measured. The total may be a number.
     variance : optional
         Variance of each value: one number, the name of a column, or a dict with a number for
-        each level (the root is ``"total"``). Equal by default; 0 keeps a value as it is.
+        each level (the root is ``"total"``). All variances are equal by default. A value with
+        variance 0 is not changed.
     nonnegative, integer : bool
         See :meth:`gmtree.Consistency.project`.
     std_error : bool
-        Also write the standard error of every value without bounds and rounding, in a column
-        named like the value with ``_std_error`` at its end.
+        Also write a column ``{value}_std_error``: the standard error of every value before bounds
+        and rounding.
     out : path
         New folder for the results: a folder of Parquet files for each level, and
-        ``manifest.json``, which is written last: without it, nothing in the folder counts.
+        ``manifest.json``, which is written last; without it the results are not valid. All
+        folders and files must be on storage that every worker can reach: mounted file systems, or
+        URLs that fsspec can open, such as ``s3://bucket/folder``. Pass a ``UPath`` (package
+        universal_pathlib) if the storage needs options.
     scratch : path, optional
-        Folder for files between steps, which every worker can reach; by default beside `out`.
+        Folder for files between steps; by default beside `out`.
     sort : bool
         Sort the rows of `leaves` first, on disk.
     partition_rows : int, optional
-        Rows that one task deals with, as far as row groups of the files allow; by default as many
-        as fit into a worker, up to four million.
+        Rows that one task processes, as far as the row groups of the files allow; by default as
+        many as fit into a worker, up to four million.
     client : distributed.Client, optional
         Cluster to use instead of the current one.
 
     Returns
     -------
-    Levels
-        Reads the levels when asked: ``result["state"]`` is a frame of Dask.
+    Result
+        Reads levels on request: ``result["state"]`` is a Dask DataFrame.
 
     Raises
     ------
     ValueError
         If rows are out of order, a node occurs in two places, a partition does not fit into a
-        worker, or values are not determined by what was measured.
+        worker, or the measurements do not determine all values.
 
     Examples
     --------
@@ -106,7 +111,8 @@ def reconcile(
     check.flag("integer", integer)
     check.flag("std_error", std_error)
     engine = Engine(client)
-    target = check.path("out", out).absolute()
+    target = location("out", out)
+    refuse_used(target)
     with scratch_folder(scratch, target) as folder:
         keeps = nonnegative or integer
         more = [variance] if isinstance(variance, str) else []
@@ -129,24 +135,8 @@ def reconcile(
             nonnegative,
             integer,
             std_error,
-            str(target),
-            str(folder),
+            target,
+            folder,
             engine.memory(),
-            names=output_names(names, value),
         )
         return Run(engine, problem, partitions).solve({"kind": "reconcile"})
-
-
-def output_names(levels: Sequence[str], value: str) -> dict[str, str]:
-    """Names of columns and folders of the results."""
-    folders = {f"level {k}": folder_of(name) for k, name in enumerate((ROOT, *levels))}
-    names = {
-        "noisy": f"{value}_noisy",
-        "estimate": f"{value}_estimate",
-        "error": f"{value}_std_error",
-        **folders,
-    }
-    for column in ("noisy", "estimate", "error"):
-        if names[column] in levels:
-            check.fail("levels", f"must not contain {names[column]!r}, which results are called.")
-    return names

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -10,21 +12,24 @@ from typing import Any
 import numpy as np
 
 from gmtree import _validate as check
-from gmtree.dask import noise
+from gmtree.dask import drawing
+from gmtree.dask.confidential import RECORD, Record, forgets_locals, hold, remove_folders
+from gmtree.dask.drawing import Draw
 from gmtree.dask.engine import Engine
-from gmtree.dask.noise import RECORD, Draw, Record, remove_folders
-from gmtree.dask.parquet import is_path
+from gmtree.dask.joint_tree import JointTree
+from gmtree.dask.messages import Problem
 from gmtree.dask.pipeline import Run
-from gmtree.dask.reconcile import output_names
-from gmtree.dask.result import MANIFEST, Levels
+from gmtree.dask.result import MANIFEST, ROOT, Result, refuse_used
 from gmtree.dask.sources import leaf_partitions, level_columns, scratch_folder
-from gmtree.dask.tasks import Problem
-from gmtree.dask.top import Top
-from gmtree.privacy.allocation import Allocation
-from gmtree.privacy.cumulants import noise_moments
-from gmtree.privacy.level_sizes import allocate_levels, largest_sum_of, worst_paths
+from gmtree.dask.storage import is_path, local_path
+from gmtree.privacy.accounting.allocation import Allocation
+from gmtree.privacy.accounting.budget import Budget
+from gmtree.privacy.accounting.ledger import Ledger
+from gmtree.privacy.accounting.level_sizes import divide_levels, largest_sum_of, worst_paths
+from gmtree.privacy.noise.registry import MECHANISMS
 
 
+@forgets_locals
 def release(
     leaves: Any,
     levels: Sequence[str],
@@ -33,12 +38,12 @@ def release(
     epsilon: Any = None,
     rho: Any = None,
     delta: Any = None,
-    level_shares: Sequence[Any] | None = None,
+    shares: Sequence[Any] | None = None,
     neighbors: str = "add_remove",
     max_contributions: int = 1,
     mechanism: str | None = None,
     max_count: int | None = None,
-    outside: Sequence[str] = (),
+    disclosures: Sequence[str] = (),
     nonnegative: bool = False,
     integer: bool = False,
     account: Any = None,
@@ -49,12 +54,12 @@ def release(
     sort: bool = False,
     partition_rows: int | None = None,
     client: Any = None,
-) -> Levels:
+) -> Result:
     """Publish the counts of a hierarchy that outgrows one machine, with differential privacy.
 
-    What is published, and what that guarantees, is as in :func:`gmtree.release`: every measured
-    node gets its count with exact discrete noise once, and the values are the consistent ones with
-    the least error.
+    The results and their guarantee are those of :func:`gmtree.release`: exact discrete noise is
+    added once to the count of every measured node, and the values are the consistent ones with the
+    least error.
 
     Parameters
     ----------
@@ -62,44 +67,48 @@ def release(
         As in :func:`reconcile`. The list of leaves is public, and so is its order.
     count : str
         Column of true counts, whole numbers.
-    epsilon, rho, delta, level_shares, neighbors, max_contributions, mechanism, max_count, outside
-        As in :func:`gmtree.privacy.allocate`. Bounds of counts are those of the whole tree. There
-        are no invariants and no `max_per_leaf`: what follows from them depends on the whole tree.
+    epsilon, rho, delta, shares, neighbors, max_contributions, mechanism, max_count, disclosures
+        As in :func:`gmtree.release`. Bounds of counts are computed from the whole tree. Invariants
+        and `max_per_leaf` are not supported, because they need the whole tree in memory.
     nonnegative, integer : bool
         As in :func:`gmtree.release`.
     account : object with a method ``charge(tree, allocation, what)``, optional
         A budget shared with other releases, such as ``privacy.Account``. It is charged before
-        anything is drawn; if it refuses, nothing is.
+        any noise is drawn. If it refuses, no noise is drawn.
     out : path
-        New folder for what is published: one folder of Parquet files per level, with the columns
-        `count` (the consistent values), ``{count}_noisy`` (missing where not measured),
-        ``{count}_std_error`` and, with `nonnegative` or `integer`, ``{count}_estimate``, which the
-        standard errors belong to.
+        New folder for the published results: one folder of Parquet files per level, with the
+        columns `count` (the consistent values), ``{count}_noisy`` (missing for nodes that were not
+        measured), ``{count}_std_error`` and, with `nonnegative` or `integer`,
+        ``{count}_estimate``, to which the standard errors refer.
     confidential : path
-        New or empty folder for what must never be published, which every worker can reach. Keep
-        it from everybody who must not see the counts themselves: true sums and repeated draws are
-        in it while the release is made. At the end only the record of the run is left.
+        New or empty folder for files that must never be published, on a file system that every
+        worker has mounted. It holds true sums and repeated draws while the release is made, so it
+        is created for its owner only (mode 700), an existing folder with a wider mode is refused,
+        and the workers must run as the same user. It must not be inside `out`, nor `out` inside
+        it. One release at a time can use it. At the end only the record of the run and an empty
+        lock file are left. If anything else cannot be removed, an OSError is raised.
     resume : bool
-        Continue the run in `confidential` that was stopped: draws that count are kept, others are
-        made, and nothing more is spent. Without it, a run counts as new spending.
+        Continue the interrupted run in `confidential`. Noise that was drawn is kept, missing noise
+        is drawn, and nothing is charged again. Without `resume`, a run spends budget again.
     scratch, sort, partition_rows, client
         As in :func:`reconcile`.
 
     Returns
     -------
-    Levels
-        With the account of the release in ``ledger``.
+    Result
+        With the privacy ledger of the release in ``ledger``.
 
     Notes
     -----
     A cluster may run a task twice, and so draw noise twice for one count. Two draws are as
-    confidential as the count: together they tell more than one was paid for. What happens instead:
+    confidential as the count, because their mean has less noise than the ledger states. Therefore:
 
-    1. The spending is recorded before anything is drawn.
-    2. Each attempt of a task writes to a file of its own in `confidential`, and returns its name.
+    1. A lock on `confidential` is held for the whole run, and the spending is recorded before
+       anything is drawn.
+    2. Each attempt of a task writes to a separate file in `confidential`, and returns its name.
     3. The first name for each partition is written to the record, and later steps read only the
        files that the record names.
-    4. Nodes that are in several partitions get their noise in one place, once, from sums in
+    4. One task draws the noise of all nodes that are in several partitions, from sums in
        `confidential`. No true count is ever a result or an argument of a task.
     5. All other attempts, and the sums, are destroyed before anything is published.
 
@@ -118,146 +127,233 @@ def release(
     check.flag("nonnegative", nonnegative)
     check.flag("integer", integer)
     check.flag("resume", resume)
-    if account is not None and not callable(getattr(account, "charge", None)):
-        check.fail_type("account", f"must have a method 'charge', not be {account!r}.")
-    engine = Engine(client)
-    target = check.path("out", out).absolute()
-    secret = check.path("confidential", confidential).absolute()
-    if target == secret or secret.is_relative_to(target):
-        check.fail("confidential", "must not be inside of 'out', which is published.")
-    keeps = nonnegative or integer
-    budget = {
-        "epsilon": epsilon,
-        "rho": rho,
-        "delta": delta,
-        "level_shares": level_shares,
-        "neighbors": neighbors,
-        "max_contributions": max_contributions,
-        "mechanism": mechanism,
-        "max_count": max_count,
-        "outside": outside,
-    }
-    if not resume:
-        _refuse_used(secret)
-    record = Record.read(secret) if resume else None
-    if record is not None and (record.data["published"] or (target / MANIFEST).exists()):
-        made = Levels(target)
-        _refuse_other(record, made.manifest.get("request"), made.manifest.get("ledger"))
-        record.close()
-        return made
-    memory = engine.memory()
-    request = {
-        "leaves": str(leaves) if is_path(leaves) else "a frame",
-        "levels": list(names),
-        "count": count,
-        "nonnegative": nonnegative,
-        "integer": integer,
-    }
-    try:
-        if record is None:
-            partitions = leaf_partitions(
-                engine, leaves, names, [count], secret, sort=sort, rows=partition_rows, keeps=keeps
-            )
-        else:
-            partitions = record.partitions
-        work = [(names, count, p, memory, keeps) for p in partitions]
-        top = Top(engine.run("reading levels", noise.survey, work))
-        allocation, scales, sizes = _allocate(top, names, budget)
-        ledger = allocation.ledger
-        if record is None:
-            if account is not None:
-                account.charge(worst_paths(sizes), allocation, f"release of {sum(sizes):,} nodes")
-            record = Record.new(secret, request, ledger.to_dict(), partitions)
-        else:
-            _refuse_other(record, request, ledger.to_dict())
-    finally:
-        if record is None:
-            # Nothing was drawn, and the next call may begin with an empty folder.
-            remove_folders(secret)
-    job = Draw(
+    _refuse_account(account)
+    target, secret = local_path("out", out), local_path("confidential", confidential)
+    _refuse_nested(target, secret)
+    run = _Release(
+        Engine(client),
         names,
         count,
-        str(record.attempts),
-        scales,
-        ledger.mechanism,
-        ledger.max_count,
-        largest_sum_of(sizes),
-        memory,
+        nonnegative,
+        integer,
+        budget=Budget.of(
+            epsilon=epsilon,
+            rho=rho,
+            delta=delta,
+            shares=shares,
+            neighbors=neighbors,
+            max_contributions=max_contributions,
+            mechanism=mechanism,
+            max_count=max_count,
+            disclosures=disclosures,
+        ),
+        source=_name_of(leaves),
+        out=target,
+        confidential=secret,
     )
-    _draw(engine, record, job, top)
-    variance = tuple(np.inf if s is None else noise_moments(ledger.mechanism, s)[0] for s in scales)
-    with scratch_folder(scratch, target) as folder:
-        problem = Problem(
-            names,
-            count,
-            variance,
-            (),
-            nonnegative,
-            integer,
-            True,
-            str(target),
-            str(folder),
-            memory,
-            record.noisy(),
-            output_names(names, count),
-        )
-        run = Run(engine, problem, partitions, lambda top: record.joint().astype(np.float64))
-        manifest = {"kind": "release", "request": request, "ledger": ledger.to_dict()}
-        made = run.solve(manifest)
-    record.close()
-    return made
+    with hold(secret, resume=resume):
+        record = Record.read(secret) if resume else None
+        if record is not None and run.has_ended(record):
+            return run.finished(record)
+        refuse_used(target)
+        divided = run.begin(record, leaves, account, sort=sort, rows=partition_rows)
+        return run.publish(divided, scratch)
 
 
-def _refuse_used(secret: Path) -> None:
-    """A folder with a run in it is either resumed or left alone."""
-    secret.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if (secret / RECORD).exists():
-        check.fail(
-            "confidential",
-            f"must be an empty folder; {str(secret)!r} has a run. Pass resume=True to continue it, "
-            "or another folder to begin anew, which counts as new spending.",
-        )
-    if any(secret.iterdir()):
-        check.fail("confidential", f"must be an empty folder; {str(secret)!r} has files.")
+@dataclass(frozen=True)
+class _Divided:
+    """A run whose budget is divided and recorded.
+
+    Attributes
+    ----------
+    record : Record
+    joint : JointTree
+    sizes : list of int
+        Number of nodes of each level of the tree.
+    ledger : Ledger
+    scales : tuple
+        Scale of the noise for each level, beginning with the total; None if it is not measured.
+    """
+
+    record: Record
+    joint: JointTree
+    sizes: list[int]
+    ledger: Ledger
+    scales: tuple[Any, ...]
 
 
-def _refuse_other(record: Record, request: Any, ledger: Any) -> None:
-    """A run can only be resumed as it was begun."""
-    for name, given in (("request", request), ("ledger", ledger)):
-        if record.data[name] != given:
+@dataclass(frozen=True)
+class _Release:
+    """One release: its arguments, and its steps in order."""
+
+    engine: Engine
+    levels: tuple[str, ...]
+    count: str
+    nonnegative: bool
+    integer: bool
+    budget: Budget
+    source: str
+    out: Path
+    confidential: Path
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """The arguments that must be equal when the run is resumed."""
+        return {
+            "leaves": self.source,
+            "levels": list(self.levels),
+            "count": self.count,
+            "nonnegative": self.nonnegative,
+            "integer": self.integer,
+        }
+
+    def has_ended(self, record: Record) -> bool:
+        """Whether the run to resume has published its results."""
+        record.refuse_other(request=self.request)
+        return record.data["published"] or (self.out / MANIFEST).exists()
+
+    def finished(self, record: Record) -> Result:
+        """Return the results of a run that has ended, and remove all its confidential files."""
+        made = Result(self.out) if (self.out / MANIFEST).exists() else None
+        if made is None or made.manifest.get("run") != record.data["run"]:
+            check.fail("out", f"must be the folder of the run to resume, not {str(self.out)!r}.")
+        sizes = [made.nodes(name) for name in made]
+        allocation, _, _ = self._allocate(sizes if ROOT in made else [1, *sizes])
+        record.refuse_other(ledger=allocation.ledger.to_dict())
+        record.close()
+        return made
+
+    def begin(
+        self, record: Record | None, leaves: Any, account: Any, *, sort: bool, rows: int | None
+    ) -> _Divided:
+        """Divide the budget, charge it, and write the record, unless an earlier call did."""
+        keeps = self.nonnegative or self.integer
+        try:
+            if record is None:
+                partitions = leaf_partitions(
+                    self.engine,
+                    leaves,
+                    self.levels,
+                    [self.count],
+                    self.confidential,
+                    sort=sort,
+                    rows=rows,
+                    keeps=keeps,
+                )
+            else:
+                partitions = record.partitions
+            memory = self.engine.memory()
+            work = [(self.levels, self.count, p, memory, keeps) for p in partitions]
+            joint = JointTree(self.engine.run("reading levels", drawing.survey, work))
+            allocation, scales, sizes = self._allocate(joint.sizes)
+            ledger = allocation.ledger
+            if record is None:
+                if account is not None:
+                    what = f"release of {sum(sizes):,} nodes"
+                    account.charge(worst_paths(sizes), allocation, what)
+                record = Record.new(self.confidential, self.request, ledger.to_dict(), partitions)
+            else:
+                record.refuse_other(ledger=ledger.to_dict())
+        finally:
+            # An interrupt may come right after the record was written, so we look for the file.
+            # Without a record no noise was drawn, and the next call needs an empty folder.
+            if not (self.confidential / RECORD).exists():
+                remove_folders(self.confidential)
+        return _Divided(record, joint, sizes, ledger, scales)
+
+    def _allocate(
+        self, sizes: list[int]
+    ) -> tuple[Allocation, tuple[Fraction | None, ...], list[int]]:
+        """Divide the budget; return also scales and numbers of nodes, both by level.
+
+        `sizes` and the scales begin with the total. The returned numbers of nodes also do, unless
+        the first level has one node, which then is the root of the tree.
+        """
+        names = [ROOT, *self.levels]
+        above: tuple[None, ...] = ()
+        if sizes[1] == 1:
+            sizes, names, above = sizes[1:], names[1:], (None,)
+        allocation = divide_levels(sizes, names, self.budget)
+        if allocation.scales[-1] is None:
             check.fail(
-                "resume",
-                f"must continue the same release; the {name} of the run in "
-                f"{str(record.folder)!r} is another. Begin anew in another folder; that counts as "
-                "new spending.",
+                "shares", "must not be 0 for the leaves: their values would be undetermined."
             )
+        return allocation, (*above, *allocation.scales), sizes
 
-
-def _allocate(
-    top: Top, levels: tuple[str, ...], budget: dict[str, Any]
-) -> tuple[Allocation, tuple[Any, ...], list[int]]:
-    """The budget divided; scales by level with the total's first; nodes per level of the tree."""
-    sizes, names = top.sizes, [None, *levels]
-    above: tuple[None, ...] = ()
-    if sizes[1] == 1:
-        # The one node of the first level is the total.
-        sizes, names, above = sizes[1:], names[1:], (None,)
-    allocation = allocate_levels(sizes, names=names, **budget)
-    if allocation.scales[-1] is None:
-        check.fail(
-            "level_shares", "must not be 0 for the leaves: their values would be undetermined."
+    def _draw(self, divided: _Divided) -> None:
+        """Draw all noise that the record does not have yet, and destroy all other draws."""
+        record, ledger = divided.record, divided.ledger
+        job = Draw(
+            self.levels,
+            self.count,
+            str(record.attempts),
+            divided.scales,
+            ledger.mechanism,
+            ledger.max_count,
+            largest_sum_of(divided.sizes),
         )
-    return allocation, (*above, *allocation.scales), sizes
+        waiting = record.waiting
+        work = [(job, p) for p in waiting]
+        for k, attempt in self.engine.each("drawing noise", drawing.draw, work):
+            record.commit(waiting[k], attempt)
+        record.destroy_others()
+        if record.data["joint"] is None:
+            attempts = [record.data["committed"][str(p.number)] for p in record.partitions]
+            shared = (job, attempts, divided.joint.boundary, divided.joint.level)
+            record.commit_joint(self.engine.run("drawing noise", drawing.draw_joint, [shared])[0])
+        record.destroy_others()
+
+    def publish(self, divided: _Divided, scratch: Any) -> Result:
+        """Draw the noise, make the noisy counts consistent, and write them."""
+        record, ledger = divided.record, divided.ledger
+        self._draw(divided)
+        moments = MECHANISMS[ledger.mechanism].moments
+        variance = tuple(np.inf if s is None else moments(s)[0] for s in divided.scales)
+        with scratch_folder(scratch, self.out) as folder:
+            problem = Problem(
+                self.levels,
+                self.count,
+                variance,
+                (),
+                self.nonnegative,
+                self.integer,
+                True,
+                self.out,
+                folder,
+                self.engine.memory(),
+                record.noisy(),
+            )
+            run = Run(
+                self.engine,
+                problem,
+                record.partitions,
+                lambda: record.joint().astype(np.float64),
+            )
+            made = run.solve(
+                {"kind": "release", "run": record.data["run"], "ledger": ledger.to_dict()}
+            )
+        record.close()
+        return made
 
 
-def _draw(engine: Engine, record: Record, job: Draw, top: Top) -> None:
-    """Noise for all that has none yet; then nothing is left but the draws that count."""
-    waiting = record.waiting
-    for k, attempt in engine.each("drawing noise", noise.draw, [(job, p) for p in waiting]):
-        record.commit(waiting[k], attempt)
-    record.destroy_others()
-    if record.data["joint"] is None:
-        attempts = [record.data["committed"][str(p.number)] for p in record.partitions]
-        work = [(job, attempts, top.path, top.level)]
-        record.commit_joint(engine.run("drawing noise", noise.draw_joint, work)[0])
-    record.destroy_others()
+def _refuse_account(account: Any) -> None:
+    if account is not None and not callable(getattr(account, "charge", None)):
+        check.fail_type("account", f"must have a method 'charge', not be {account!r}.")
+
+
+def _name_of(leaves: Any) -> str:
+    """Return the argument as text; refuse true counts on file systems that are not mounted."""
+    if not is_path(leaves):
+        return "a frame"
+    for item in leaves if isinstance(leaves, (list, tuple)) else [leaves]:
+        local_path("leaves", item)
+    return str(leaves)
+
+
+def _refuse_nested(out: Path, confidential: Path) -> None:
+    """Refuse folders one of which is inside the other, also through links."""
+    public, secret = out.resolve(), confidential.resolve()
+    if secret.is_relative_to(public):
+        check.fail("confidential", "must not be 'out' or inside 'out', which is published.")
+    if public.is_relative_to(secret):
+        check.fail("out", "must not be inside 'confidential', which is emptied at the end.")

@@ -1,71 +1,74 @@
-"""What was written: a folder per level, and a manifest without which nothing counts."""
+"""Results on disk: a folder for each level, and a manifest that is written last."""
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from gmtree import _validate as check
+from gmtree._files import write_durably
+from gmtree.dask.parquet import pieces, read
+from gmtree.dask.storage import Location, location, remove_folder
 
 if TYPE_CHECKING:
     import pyarrow
 
 FORMAT = "gmtree levels 1"
 MANIFEST = "manifest.json"
-# Marks a folder that a run began to fill, so that a later run may begin anew.
-UNFINISHED = "unfinished"
+# Marks the folder of a run that has not ended, so that a later run may use it again.
+UNFINISHED = ".unfinished"
 ROOT = "total"
 
 
 def folder_of(name: str) -> str:
-    """The folder of a level: its name, with signs that no file system minds."""
-    return quote(name, safe=" ,-_")
+    """Name the folder of a level: its name, with unusual characters and dots escaped.
+
+    A name without a dot differs from all other files in the folder of the results.
+    """
+    return quote(name, safe=" ,-_").replace(".", "%2E") or "%"
 
 
-def begin(out: Path, folders: list[str]) -> None:
-    """Make an empty folder for the results; what an unfinished run left there is removed."""
-    if out.exists():
-        if not out.is_dir():
-            check.fail("out", f"must be a folder; {str(out)!r} is a file.")
-        if (out / MANIFEST).exists() or (any(out.iterdir()) and not (out / UNFINISHED).exists()):
-            check.fail("out", f"must be a new or empty folder; {str(out)!r} has files.")
-        for item in out.iterdir():
-            if item.is_dir():
-                shutil.rmtree(item)
+def refuse_used(out: Location) -> None:
+    """Refuse a folder that has other files than those of an unfinished run."""
+    if not out.exists():
+        return
+    if not out.is_dir():
+        check.fail("out", f"must be a folder; {str(out)!r} is a file.")
+    if (out / MANIFEST).exists() or (any(out.iterdir()) and not (out / UNFINISHED).exists()):
+        check.fail("out", f"must be a new or empty folder; {str(out)!r} has files.")
+
+
+def begin(out: Location, folders: list[str]) -> None:
+    """Make an empty folder for the results, without the files of an unfinished run."""
+    refuse_used(out)
     out.mkdir(parents=True, exist_ok=True)
+    for item in out.iterdir():
+        if item.is_dir():
+            remove_folder(item)
     (out / UNFINISHED).touch()
     for name in folders:
         (out / name).mkdir()
 
 
-def write_json(path: Path, data: Any) -> None:
-    """Write a file that appears only once it is whole, and is on disk by then."""
-    hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    with hidden.open("w") as file:
-        json.dump(data, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(hidden, path)
-
-
-def commit(out: Path, manifest: dict[str, Any]) -> Levels:
-    """Write the manifest: from now on the results are there."""
+def commit(out: Location, manifest: dict[str, Any]) -> Result:
+    """Write the manifest, which makes the results valid."""
     for hidden in out.glob("*/.*"):
-        # Left by a worker that was stopped while it wrote.
+        # A worker that was stopped while it wrote may have left this file.
         hidden.unlink()
-    write_json(out / MANIFEST, {"format": FORMAT, **manifest})
+    text = json.dumps({"format": FORMAT, **manifest}, indent=1)
+    if isinstance(out, Path):
+        write_durably(out / MANIFEST, text.encode())
+    else:
+        (out / MANIFEST).write_text(text)
     (out / UNFINISHED).unlink(missing_ok=True)
-    return Levels(out)
+    return Result(out)
 
 
-class Levels:
-    """Results on disk, one data set per level; nothing is read before it is asked for.
+class Result:
+    """Results on disk, one data set per level, which are read on request only.
 
     Parameters
     ----------
@@ -74,13 +77,13 @@ class Levels:
 
     Attributes
     ----------
-    path : Path
+    path : Path or UPath
     manifest : dict
-        Levels, files and their rows, and how they were made; of a release also its ledger.
+        Levels, files and their numbers of rows, and options; for a release also its ledger.
     """
 
     def __init__(self, path: Any) -> None:
-        self.path = check.path("path", path)
+        self.path = location("path", path)
         try:
             self.manifest = json.loads((self.path / MANIFEST).read_text())
         except (OSError, ValueError):
@@ -90,7 +93,7 @@ class Levels:
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name}: {self.nodes(name):,}" for name in self)
-        return f"Levels({str(self.path)!r}, {sizes})"
+        return f"Result({str(self.path)!r}, {sizes})"
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.manifest["levels"])
@@ -108,24 +111,28 @@ class Levels:
 
     def files(self, name: str) -> list[str]:
         """Parquet files of a level, in the order of its nodes."""
+        return [str(file) for file in self._files(name)]
+
+    def _files(self, name: str) -> list[Location]:
         level = self._level(name)
-        return [str(self.path / level["folder"] / file) for file in level["rows"]]
+        return [self.path / level["folder"] / file for file in level["rows"]]
 
     def __getitem__(self, name: str) -> Any:
-        """A level as a Dask frame, which is read when it is computed."""
-        dataframe = check.optional("dask.dataframe", "dask", "frames of Dask")
-        return dataframe.read_parquet(self.files(name), split_row_groups=False)
+        """A level as a Dask DataFrame, which is read when it is computed."""
+        dataframe = check.optional("dask.dataframe", "dask", "Dask DataFrames")
+        options = getattr(self.path, "storage_options", None)
+        return dataframe.read_parquet(
+            self.files(name), split_row_groups=False, storage_options=options
+        )
 
     def table(self, name: str) -> pyarrow.Table:
-        """A level as a table of pyarrow, in memory."""
-        from gmtree.dask.parquet import pieces, read
-
-        return read(pieces("path", self.files(name), ()), self._level(name)["columns"])
+        """A level as a pyarrow Table in memory."""
+        return read(pieces("path", self._files(name), ()), self._level(name)["columns"])
 
     @property
     def ledger(self) -> Any:
-        """The account of a release; None of other results."""
-        from gmtree.privacy.ledger import Ledger
+        """The privacy ledger; None unless this is a release."""
+        from gmtree.privacy.accounting.ledger import Ledger
 
         stored = self.manifest.get("ledger")
         return None if stored is None else Ledger.from_dict(stored)

@@ -1,7 +1,7 @@
-"""Rows sorted by their levels, for data sets that do not fit into memory.
+"""Sorting of rows by their levels, for data sets that do not fit into memory.
 
-Labels of a sample of rows divide the others into stretches of about equal size. Each piece is
-sorted and cut at these labels, and then each stretch is put together from its cuts and sorted.
+The labels of a sample of rows divide all rows into ranges of about equal size. Each piece is sorted
+and cut at these labels. Then all cuts of one range are joined and sorted.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,10 @@ import numpy as np
 from gmtree import _validate as check
 from gmtree.dask.engine import Engine
 from gmtree.dask.parquet import Piece, arrow, pieces, read, write
-from gmtree.dask.rows import Key, key
+from gmtree.dask.sorted_rows import Key, key
+from gmtree.dask.storage import Location
 
-# Sampled rows per stretch: stretches are then seldom twice as long as they should be.
+# Number of sampled rows per range, so large that few ranges are twice as long as intended.
 _SAMPLES = 50
 
 
@@ -29,27 +29,25 @@ def sort(
     levels: Sequence[str],
     columns: Sequence[str],
     rows: int,
-    folder: Path,
+    folder: Location,
 ) -> list[Piece]:
-    """The same rows in new files below `folder`, sorted by `levels`, up to about `rows` each."""
-    stretches = max(1, -(-sum(piece.rows for piece in found) // rows))
-    each = max(1, _SAMPLES * stretches // max(1, len(found)))
+    """Write the rows to new files in `folder`, sorted by `levels`, with about `rows` rows each."""
+    ranges = max(1, -(-sum(piece.rows for piece in found) // rows))
+    each = max(1, _SAMPLES * ranges // max(1, len(found)))
     sampled = engine.run("sampling rows", sample, [(piece, tuple(levels), each) for piece in found])
     keys = sorted(k for some in sampled for k in some)
-    cuts = [keys[len(keys) * j // stretches] for j in range(1, stretches)]
+    cuts = [keys[len(keys) * j // ranges] for j in range(1, ranges)]
     runs, done = folder / "runs", folder / "sorted"
     for path in (runs, done):
         path.mkdir(parents=True, exist_ok=True)
     names = tuple(dict.fromkeys([*levels, *columns]))
-    work = [(k, piece, names, len(levels), cuts, str(runs)) for k, piece in enumerate(found)]
+    work = [(k, piece, names, len(levels), cuts, runs) for k, piece in enumerate(found)]
     engine.run("sorting rows", split, work)
-    parts = range(stretches)
-    engine.run(
-        "merging rows", merge, [(j, names, len(levels), str(runs), str(done)) for j in parts]
-    )
+    parts = range(ranges)
+    engine.run("merging rows", merge, [(j, names, len(levels), runs, done) for j in parts])
     for path in runs.iterdir():
         path.unlink()
-    return pieces("leaves", [str(done / _name(j)) for j in parts], names)
+    return pieces("leaves", [done / _name(j) for j in parts], names)
 
 
 def _name(j: int) -> str:
@@ -57,7 +55,7 @@ def _name(j: int) -> str:
 
 
 def sample(piece: Piece, levels: Sequence[str], count: int) -> list[Key]:
-    """Labels of some rows, evenly spaced."""
+    """Return the labels of some evenly spaced rows."""
     table = read([piece], levels)
     for name in levels:
         if table.column(name).null_count:
@@ -67,9 +65,14 @@ def sample(piece: Piece, levels: Sequence[str], count: int) -> list[Key]:
 
 
 def split(
-    number: int, piece: Piece, names: Sequence[str], depth: int, cuts: Sequence[Key], folder: str
+    number: int,
+    piece: Piece,
+    names: Sequence[str],
+    depth: int,
+    cuts: Sequence[Key],
+    folder: Location,
 ) -> None:
-    """Sort one piece, and write what belongs to each stretch."""
+    """Sort one piece, and write its rows of each range."""
     levels = names[:depth]
     table = _sorted(read([piece], names), levels)
     ends = [
@@ -78,17 +81,17 @@ def split(
     bounds = [0, *ends, table.num_rows]
     for j, (start, stop) in enumerate(pairwise(bounds)):
         if start < stop:
-            write(table.slice(start, stop - start), Path(folder) / f"run-{j}-{number}.parquet")
+            write(table.slice(start, stop - start), folder / f"run-{j}-{number}.parquet")
 
 
-def merge(j: int, names: Sequence[str], depth: int, runs: str, done: str) -> None:
-    """Put one stretch together."""
-    found = sorted(Path(runs).glob(f"run-{j}-*.parquet"))
+def merge(j: int, names: Sequence[str], depth: int, runs: Location, done: Location) -> None:
+    """Join and sort the rows of one range."""
+    found = sorted(runs.glob(f"run-{j}-*.parquet"))
     if found:
-        table = read(pieces("leaves", [str(path) for path in found], names), names)
-        write(_sorted(table, names[:depth]), Path(done) / _name(j))
+        table = read(pieces("leaves", found, names), names)
+        write(_sorted(table, names[:depth]), done / _name(j))
     else:
-        write(arrow().table({name: [] for name in names}), Path(done) / _name(j))
+        write(arrow().table({name: [] for name in names}), done / _name(j))
 
 
 def _sorted(table: Any, levels: Sequence[str]) -> Any:

@@ -1,41 +1,39 @@
-"""Arguments of the public functions into data sets of Parquet and checked numbers."""
+"""Checks of the arguments of the public functions, and their data as Parquet files."""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gmtree import _validate as check
 from gmtree.consistency.factor import check_variances
-from gmtree.dask import measured
+from gmtree.dask import node_measurements
 from gmtree.dask.engine import Engine
-from gmtree.dask.measured import Measured
+from gmtree.dask.messages import result_column
+from gmtree.dask.node_measurements import NodeMeasurements
 from gmtree.dask.parquet import (
-    GROUP_ROWS,
     USUAL_ROWS,
     Partition,
     arrow,
-    is_path,
-    parquet,
     partitions,
     pieces,
     read,
+    write,
 )
+from gmtree.dask.partition_values import BYTES_PER_NODE, refuse_large
 from gmtree.dask.result import ROOT
-from gmtree.dask.rows import Key, shown
+from gmtree.dask.sorted_rows import Key, shown
 from gmtree.dask.sorting import sort as sort_rows
-from gmtree.dask.tasks import BYTES_PER_NODE, refuse_large
-from gmtree.labels.columns import is_frame, library
+from gmtree.dask.storage import Location, is_path, location, new_folder, remove_folder
+from gmtree.labels.columns import is_frame
+from gmtree.labels.libraries import library
 
 
 def level_columns(levels: Any, value: Any, more: Sequence[Any] = ()) -> tuple[str, ...]:
-    """Names of levels, checked against each other and the other columns."""
+    """Return the names of levels; refuse names that are used twice or that results use."""
     if isinstance(levels, str) or not isinstance(levels, Sequence) or not levels:
         check.fail_type("levels", f"must be a list of column names, not {levels!r}.")
     for name in (*levels, value):
@@ -44,22 +42,29 @@ def level_columns(levels: Any, value: Any, more: Sequence[Any] = ()) -> tuple[st
     used = [*levels, value, *more]
     for k, name in enumerate(used):
         if name in used[:k]:
-            check.fail("levels", f"must differ from each other and other columns; {name!r} is two.")
+            check.fail(
+                "levels",
+                f"must differ from each other and other columns; {name!r} is used twice.",
+            )
     if ROOT in levels:
         check.fail("levels", f"must not be called {ROOT!r}, which is the level above them.")
+    for kind in ("noisy", "estimate", "std_error"):
+        if result_column(value, kind) in levels:
+            check.fail(
+                "levels",
+                f"must not contain {result_column(value, kind)!r}, a column of the results.",
+            )
     return tuple(levels)
 
 
 @contextmanager
-def scratch_folder(scratch: Any, out: Path) -> Iterator[Path]:
-    """A folder of our own for files between tasks, removed at the end."""
-    above = out.parent if scratch is None else check.path("scratch", scratch)
-    above.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="gmtree-", dir=above)).absolute()
+def scratch_folder(scratch: Any, out: Location) -> Iterator[Location]:
+    """Create a folder for files between tasks, and remove it at the end."""
+    folder = new_folder(out.parent if scratch is None else location("scratch", scratch))
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_folder(folder, ignore_errors=True)
 
 
 def leaf_partitions(
@@ -67,13 +72,13 @@ def leaf_partitions(
     leaves: Any,
     levels: Sequence[str],
     columns: Sequence[str],
-    folder: Path,
+    folder: Location,
     *,
     sort: bool,
     rows: int | None,
     keeps: bool,
 ) -> list[Partition]:
-    """The rows of leaves as partitions that fit into a worker."""
+    """Divide the rows of the leaves into partitions that fit into a worker."""
     check.flag("sort", sort)
     wanted = [*levels, *columns]
     source = _as_files("leaves", leaves, wanted, folder / "leaves")
@@ -90,13 +95,13 @@ def leaf_partitions(
         found = sort_rows(engine, found, levels, columns, rows, folder)
     made = partitions(found, rows)
     for partition in made:
-        # There are more nodes than rows, and what the columns take depends on the labels.
+        # This is a lower limit: there are more nodes than rows, and labels need memory, too.
         refuse_large(partition, partition.rows, partition.rows * BYTES_PER_NODE[keeps], memory)
     return made
 
 
-def _as_files(argument: str, source: Any, columns: Sequence[str], folder: Path) -> Any:
-    """Paths as they are; frames are written to `folder`, so that later steps read the same rows."""
+def _as_files(argument: str, source: Any, columns: Sequence[str], folder: Location) -> Any:
+    """Return paths unchanged; write DataFrames to `folder`, from which later steps read them."""
     if is_path(source):
         return source
     folder.mkdir(parents=True, exist_ok=True)
@@ -104,14 +109,13 @@ def _as_files(argument: str, source: Any, columns: Sequence[str], folder: Path) 
         missing = [name for name in columns if name not in source.columns]
         if missing:
             check.fail(argument, f"must have the column {missing[0]!r}.")
-        source[list(columns)].to_parquet(str(folder), write_index=False)
-        return str(folder)
+        options = getattr(folder, "storage_options", None)
+        source[list(columns)].to_parquet(str(folder), write_index=False, storage_options=options)
+        return folder
     if not is_frame(source):
         check.fail_type(argument, f"must be Parquet files or a frame, not {type(source).__name__}.")
-    parquet().write_table(
-        _arrow_table(argument, source, columns), folder / "part.parquet", row_group_size=GROUP_ROWS
-    )
-    return str(folder)
+    write(_arrow_table(argument, source, columns), folder / "part.parquet")
+    return folder
 
 
 def _arrow_table(argument: str, frame: Any, columns: Sequence[str]) -> Any:
@@ -138,9 +142,9 @@ def measurements(
     levels: tuple[str, ...],
     value: str,
     variance: Any,
-    folder: Path,
-) -> tuple[Measured | None, ...]:
-    """For each level above the leaves, where its measurements are."""
+    folder: Location,
+) -> tuple[NodeMeasurements | None, ...]:
+    """For each level above the leaves, the files with its measurements, or None."""
     if nodes is None:
         nodes = {}
     check.instance("nodes", nodes, Mapping)
@@ -152,7 +156,7 @@ def measurements(
                 f"must be by level above the leaves ({', '.join(map(repr, known))}), not {name!r}.",
             )
     more = [variance] if isinstance(variance, str) else []
-    found: list[Measured | None] = []
+    found: list[NodeMeasurements | None] = []
     for depth, name in enumerate(known):
         if nodes.get(name) is None:
             found.append(None)
@@ -165,17 +169,17 @@ def measurements(
         work = [
             (argument, levels[:depth], piece, k) for piece, k in zip(parts, starts, strict=False)
         ]
-        ends = engine.run("reading measurements", measured.scan, work)
+        ends = engine.run("reading measurements", node_measurements.scan, work)
         if depth == 0 and starts[-1] != 1:
             check.fail(argument, f"must have one row, not {starts[-1]}.")
-        found.append(measured.joined(argument, parts, ends))
+        found.append(node_measurements.joined(argument, parts, ends))
     return tuple(found)
 
 
 def _measured_files(
-    argument: str, source: Any, columns: Sequence[str], depth: int, folder: Path
+    argument: str, source: Any, columns: Sequence[str], depth: int, folder: Location
 ) -> Any:
-    """Frames in memory are sorted; all other measurements must be sorted already."""
+    """Write measurements in memory to sorted files; those in files must be sorted already."""
     if depth == 0 and isinstance(source, (int, float, np.number)) and not isinstance(source, bool):
         source = {columns[0]: [float(source)]}
         if len(columns) > 1:
@@ -193,14 +197,14 @@ def _measured_files(
     if depth:
         table = table.sort_by([(name, "ascending") for name in columns[:depth]])
     folder.mkdir(parents=True, exist_ok=True)
-    parquet().write_table(table, folder / "part.parquet", row_group_size=GROUP_ROWS)
-    return str(folder)
+    write(table, folder / "part.parquet")
+    return folder
 
 
 def refuse_unmatched(
-    source: Measured, levels: Sequence[str], matched: int, ends: Sequence[tuple[Key, Key]]
+    source: NodeMeasurements, levels: Sequence[str], matched: int, ends: Sequence[tuple[Key, Key]]
 ) -> None:
-    """Refuse measurements of nodes that no partition has: they lie between two partitions."""
+    """Refuse measurements of nodes that would lie between two partitions: no leaf has them."""
     if matched == source.total:
         return
     depth = len(levels)
@@ -215,9 +219,9 @@ def refuse_unmatched(
 
 
 def variance_of_levels(
-    variance: Any, levels: tuple[str, ...], measured: Sequence[Measured | None]
+    variance: Any, levels: tuple[str, ...], measured: Sequence[NodeMeasurements | None]
 ) -> Any:
-    """A column, or one number per level, the total's first; inf for levels not measured."""
+    """Return a column, or one number per level, the total's first; inf if not measured."""
     if isinstance(variance, str):
         return variance
     names = (ROOT, *levels)

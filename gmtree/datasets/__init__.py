@@ -1,7 +1,7 @@
 """The three data sets of the Generation Matrix paper: a tree and a count for each leaf.
 
-From the published files where you have them; otherwise a *look-alike*, made by a fixed recipe
-to have the same size and a similar shape, and labelled as such.
+The data are read from the published files if you have them. Otherwise you get a *look-alike*, which
+a fixed recipe gives the same size and a similar shape, and which is labelled as such.
 
 >>> import gmtree as gm
 >>> data = gm.datasets.census2010(nodes=10_000)

@@ -29,11 +29,11 @@ PEOPLE = 312_471_327
 
 # Nodes by level, for the look-alike. The 2010 tallies of the Census Bureau, with Puerto Rico, give
 # 52 states, 3,143 + 78 counties, 35,703 + 902 county subdivisions and 11,078,297 + 77,189 blocks.
-# How many parts places, tracts and block groups fall into is not tallied: the three numbers
-# between are plausible, and chosen so that there are 646,676 inner nodes.
+# The parts of places, tracts and block groups are not tallied. So the three numbers in between are
+# plausible guesses, chosen to give 646,676 inner nodes.
 LEVEL_SIZES = (1, 52, 3_221, 36_605, 62_851, 171_000, 372_946, 11_155_486)
 
-# Trees of other sizes have other fan-outs on this many upper levels: nation, states, counties.
+# Number of upper levels (nation, states, counties) with other fan-outs in trees of other sizes.
 UPPER_FANOUTS = 3
 
 EMPTY_BLOCKS = 0.4
@@ -60,23 +60,23 @@ def census2010(
         records of summary level 101, their counts POP100. The tree has the blocks of the states
         in these files, ordered by code.
     nodes : int, optional
-        Size of the look-alike; 11,802,162 as in the paper unless you say otherwise. It has
-        eight levels whatever its size, and at least eight nodes.
+        Number of nodes of the look-alike; by default 11,802,162 as in the paper. It always has
+        eight levels, and so at least eight nodes.
     labels : bool
         Label the nodes of the real tree with their codes, so that Albany County is
         ``tree.node(("36", "001"))``. The codes of the whole country take 280 MB.
     rng : numpy Generator or seed, optional
-        Source of the look-alike; the same every time unless you pass another.
+        Source of the look-alike, which by default is the same every time.
 
     Notes
     -----
     The look-alike is made level by level. Every node gets one child, and the other nodes of the
-    next level are shared out in proportion to log-normal weights. Of the blocks, 40 % are
-    empty; the others get one person each, and the other people are shared out in proportion
-    to the product of two log-normal weights, one of the block and one of its block group. In
-    the full size there are 646,676 inner nodes, 11,155,486 blocks and 312,471,327 people.
-    Another size has fewer or more states, counties and county subdivisions; what is below a
-    county subdivision, and the number of people per block, is the same on average.
+    next level are shared out in proportion to log-normal weights. 40 % of the blocks are empty. The
+    remaining blocks get one person each, and all other people are shared out in proportion to the
+    product of two log-normal weights, one of the block and one of its block group. In the full size
+    there are 646,676 inner nodes, 11,155,486 blocks and 312,471,327 people. For another size, the
+    number of states, counties and county subdivisions changes. The average number of nodes below a
+    county subdivision and of people per block stays the same.
 
     Examples
     --------
@@ -116,8 +116,8 @@ POPULATION = (319, 9)  # POP100
 
 BLOCK_LEVEL = b"101" + b"00"  # whole blocks below county subdivision and place or remainder
 
-# The codes of a block make two whole numbers of 15 and 11 digits; what is left of them after
-# division names the node it lies in, level by level.
+# The codes of a block form two whole numbers of 15 and 11 digits. For each level, integer division
+# of these numbers gives the code of the node that contains the block.
 UPPER_DIVISORS = (10**13, 10**10, 10**5, 1)
 LOWER_DIVISORS = (10**5, 10**4, 1)
 
@@ -232,10 +232,10 @@ def _labelled(tree: Tree, upper: np.ndarray, lower: np.ndarray, starts: list[np.
 
 
 def _scaled_sizes(nodes: int) -> tuple[int, ...]:
-    """Sizes of levels for a tree of so many nodes: fan-outs raised to powers.
+    """Sizes of levels for a tree with this number of nodes: fan-outs raised to powers.
 
-    The fan-outs of the upper levels shrink or grow first. Only when these are down to one, at
-    some 300 nodes, do the others shrink.
+    The fan-outs of the upper levels shrink or grow first. Those of the lower levels shrink only
+    when the upper ones have reached one, at some 300 nodes.
     """
     nodes = check.count("nodes", nodes, least=len(LEVEL_SIZES))
     refuse_large_tree("nodes", nodes)

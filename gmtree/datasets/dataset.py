@@ -1,4 +1,4 @@
-"""What every data set is, and how look-alikes share out a total."""
+"""The form of all data sets, and random divisions of a total for look-alikes."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Dataset(NamedTuple):
 def share_out(total: int, weights: np.ndarray) -> np.ndarray:
     """Whole numbers that add up to `total`, in proportion to `weights`.
 
-    The running sum is rounded, so that no number is off by more than one and the numbers add up
-    without a second pass.
+    The running sum is rounded. So each number is off by at most one, and the numbers add up without
+    a second pass.
     """
     upto = np.cumsum(weights, dtype=np.float64)
     upto *= total / upto[-1]

@@ -16,8 +16,8 @@ from gmtree._progress import Progress
 PathLike = str | os.PathLike[str]
 Paths = PathLike | Iterable[PathLike]
 
-# Large enough that numpy's work outweighs Python's, small enough for the processor's cache:
-# with pieces 16 times as large, reading took twice as long.
+# Large enough to make the overhead of Python negligible, and small enough for the cache of the
+# processor: with pieces 16 times as large, reading took twice as long.
 CHUNK = 1 << 20
 
 NEWLINE, RETURN, SPACE, ZERO = b"\n\r 0"
@@ -40,7 +40,7 @@ class Source(NamedTuple):
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
-        """Open for reading bytes; an archive is unpacked on the way, never as a whole."""
+        """Open for reading bytes; archives are unpacked while reading, never as a whole."""
         if self.member is None:
             with self.path.open("rb") as stream:
                 yield stream
@@ -49,7 +49,7 @@ class Source(NamedTuple):
             try:
                 opened = archive.open(self.member)
             except (NotImplementedError, RuntimeError) as error:
-                # A way of packing that Python cannot undo, or a password.
+                # Python does not support the compression, or the archive needs a password.
                 check.fail("path", f"must be readable; unpack {self.path} first: {error}.")
             with opened as stream:
                 yield stream
@@ -58,8 +58,8 @@ class Source(NamedTuple):
 def find(paths: Paths, wanted: Callable[[str], bool], what: str) -> list[Source]:
     """The wanted files among `paths`: files, zip archives and folders of both.
 
-    A file that is named is taken whatever it is called. A file found in a folder hides a
-    member of the same name in an archive there: the archive it was unpacked from.
+    A file given by its path is used regardless of its name. A file found in a folder hides a member
+    with its name in an archive there, since it was probably unpacked from this archive.
     """
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     found: list[Source] = []
@@ -114,9 +114,9 @@ class Lines(NamedTuple):
     text: np.ndarray
     """Bytes, each line with its end."""
     start: np.ndarray
-    """Where each line starts."""
+    """The first byte of each line."""
     stop: np.ndarray
-    """Where each line stops, before the bytes that end it."""
+    """The end of each line, before the bytes that terminate it."""
     first: int
     """Number of the first line, counted from 1, for error messages."""
 
@@ -157,20 +157,20 @@ def _split(text: np.ndarray, first: int) -> Lines:
     start = np.empty_like(newline)
     start[0] = 0
     start[1:] = newline[:-1] + 1
-    # An empty line has no last byte; its newline, or the one before it, is no return either.
+    # For an empty line this reads a newline, which is not a carriage return, either.
     stop = newline - (text[newline - 1] == RETURN)
     return Lines(text, start, np.maximum(start, stop), first)
 
 
 def to_numbers(digits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Each row of ASCII digits as a number, and whether all of them are digits."""
-    value = digits - np.uint8(ZERO)  # anything below '0' wraps round to above 9
+    value = digits - np.uint8(ZERO)  # bytes below '0' wrap around to above 9
     power = 10 ** np.arange(digits.shape[1] - 1, -1, -1, dtype=np.int64)
     return value @ power, np.all(value <= 9, axis=1)
 
 
 def to_padded_numbers(digits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """As `to_numbers`, for numbers that may have spaces to the left."""
+    """Like `to_numbers`, for numbers that may be padded with spaces on the left."""
     space = digits == SPACE
     number, good = to_numbers(np.where(space, np.uint8(ZERO), digits))
     stray = space[:, 1:] & ~space[:, :-1]

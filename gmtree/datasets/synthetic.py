@@ -19,7 +19,7 @@ def syndata(height: int = 24, *, rng: RandomSource = 2022) -> Dataset:
     height : int
         Number of levels. The paper's text says 24; the figures in its table are those of 25.
     rng : numpy Generator or seed, optional
-        Source of the counts; the same every time unless you pass another.
+        Source of the counts, which by default are the same every time.
 
     Examples
     --------

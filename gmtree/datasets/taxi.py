@@ -35,17 +35,17 @@ def nyctaxi(
         Trip records of 2013 (``trip_data_1.csv`` to ``trip_data_12.csv``), plain or zipped, or
         folders of them. Rides of the vendor CMT are counted by `pickup_datetime`.
     months : int
-        Only the first so many months, from 1 to 12; rides of later months are left out.
+        Number of months to use, from January, from 1 to 12; rides of later months are left out.
     rng : numpy Generator or seed, optional
-        Source of the grouping and of the look-alike's counts; the same every time unless you
-        pass another.
+        Source of the grouping and of the look-alike's counts, which by default are the same every
+        time.
 
     Notes
     -----
     The look-alike has 86,687,775 rides a year, Poisson counts corrected at random seconds to
-    make up that total. Their rate is the product of a factor for the day of the week and one
-    for the time of day, linear between full hours. The look-alike of fewer months is the
-    beginning of that of the year.
+    make up that total. Their rate is the product of a factor for the day of the week and one for
+    the time of day, linear between full hours. A look-alike of fewer months is the beginning of the
+    look-alike of the whole year.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def _read_rides(path: files.Paths, months: int) -> tuple[np.ndarray, int]:
     sources = files.find(
         path, lambda name: _month_of_file(name) is not None, "trip records such as trip_data_1.csv"
     )
-    # The name tells the month of a file; a file with another name is read whatever its month.
+    # The month is part of the file name. A file with another name is always read.
     sources = [source for source in sources if (_month_of_file(source.name) or 1) <= months]
     named = [_month_of_file(source.name) for source in sources]
     missing = [month for month in range(1, months + 1) if month not in named]
@@ -134,7 +134,7 @@ def _seconds(
 ) -> np.ndarray:
     """Seconds since the year began of all pickups by the vendor."""
     rows = first + np.flatnonzero(lines.stop[first:] > lines.start[first:])
-    # Where fields begin: after the commas, of which the file has the same number in each line.
+    # Fields begin after commas, and each line has the same number of commas.
     commas = np.flatnonzero(lines.text == COMMA)
     before = np.searchsorted(commas, lines.start[rows])
     last = before + max(vendor + 1, pickup) - 1
@@ -209,7 +209,7 @@ def _look_alike(months: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def _correct(counts: np.ndarray, total: int, rng: np.random.Generator) -> None:
-    """Add or take away single rides at random until they make up the total."""
+    """Add or remove single rides at random until the counts add up to the total."""
     excess = int(counts.sum()) - total
     if excess < 0:
         np.add.at(counts, rng.integers(counts.size, size=-excess), 1)

@@ -1,70 +1,59 @@
-"""Long frames, one row for each series and step, as arrays; and results back into such frames."""
+"""Conversion between arrays and long frames, which have a row for each series and step."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from gmtree import _validate as check
+from gmtree.forecast.columns import CUTOFF
 from gmtree.forecast.structure import Structure
-from gmtree.frames.reconcile import as_in, series_of
-from gmtree.labels.columns import (
-    Codes,
-    column_names,
-    encode,
-    library,
-    refuse_no_names,
-    take_column,
-)
-from gmtree.labels.measurements import numbers
-from gmtree.labels.table import assemble, kind_of, label_column, narwhals
+from gmtree.labels.codes import Codes
+from gmtree.labels.columns import column_names, encode, numbers, take_column
+from gmtree.labels.libraries import adapter, kind_of
 
 # Frames with fewer rows are read row by row.
 SMALLEST_IN_ORDER = 1000
 
 
-def require_columns(argument: str, frame: Any, **names: Any) -> None:
-    """Refuse a frame without the columns that options name; each is given by its own name.
-
-    For pandas, a level of the index may stand for a column.
-    """
-    refuse_no_names(**names)
-    there = column_names(frame)
-    in_index = list(frame.index.names) if library(frame) == "pandas" else []
-    for option, name in names.items():
-        if name not in there and name not in in_index:
-            check.fail(argument, f"must have a column {name!r} (pass {option} if it has another "
-                       f"name); it has {check.some(there)}.")  # fmt: skip
-
-
 @dataclass(frozen=True)
 class Axis:
-    """The steps of a frame: what stands in a column, sorted, and the first row of each."""
+    """The steps of a frame: the labels in a column, sorted, and the first row of each.
+
+    The steps of several windows of a cross-validation are pairs of a cutoff and a time.
+    """
 
     argument: str
     labels: np.ndarray
     first: np.ndarray
+    cutoffs: np.ndarray | None = None
 
     @property
     def size(self) -> int:
         """Number of steps."""
         return self.labels.size
 
+    @property
+    def ahead(self) -> np.ndarray:
+        """For each step, the number of earlier steps of its window."""
+        if self.cutoffs is None:
+            return np.arange(self.size)
+        begins = np.append(True, self.cutoffs[1:] != self.cutoffs[:-1])
+        return np.arange(self.size) - np.flatnonzero(begins)[np.cumsum(begins) - 1]
+
     def name(self, k: int) -> str:
-        """A step for an error message."""
-        return f"{self.argument} {check.shown(self.labels[k])}"
+        """Name a step in an error message."""
+        window = "" if self.cutoffs is None else f" of {CUTOFF} {check.shown(self.cutoffs[k])}"
+        return f"{self.argument} {check.shown(self.labels[k])}{window}"
 
 
 def read_axis(argument: str, codes: Codes) -> tuple[np.ndarray, Axis]:
-    """The number of the step of each row, in the order of the labels; and the steps."""
+    """Return the number of the step of each row, in the order of the labels, and the steps."""
     if (missing := codes.missing) is not None:
         row = int(np.argmax(missing))
-        check.fail(argument, f"must have no missing entries; row {row} has none.")
+        check.fail(argument, f"must have no missing entries; row {row} has one.")
     if codes.categories is None:
         labels, of_row = np.unique(codes.codes, return_inverse=True)
     else:
@@ -73,14 +62,19 @@ def read_axis(argument: str, codes: Codes) -> tuple[np.ndarray, Axis]:
         labels = codes.categories[used]
         try:
             order = np.argsort(labels, kind="stable")
-        except TypeError:  # labels of several types keep the order in which they come
+        except TypeError:  # labels of several types keep the order in which they occur
             order = np.arange(labels.size)
         rank = np.full(used.size, -1, np.int64)
         rank[np.flatnonzero(used)[order]] = np.arange(labels.size)
         labels, of_row = labels[order], rank[codes.codes]
-    first = np.empty(labels.size, np.int64)
+    return of_row, Axis(argument, labels, _first_rows(of_row, labels.size))
+
+
+def _first_rows(of_row: np.ndarray, size: int) -> np.ndarray:
+    """Return the first row of each number, or -1 if no row has it."""
+    first = np.full(size, -1, np.int64)
     first[of_row[::-1]] = np.arange(of_row.size - 1, -1, -1)
-    return of_row, Axis(argument, labels, first)
+    return first
 
 
 @dataclass(frozen=True)
@@ -90,8 +84,8 @@ class Panel:
     Attributes
     ----------
     place : array of int or None
-        For each row, the number of its pair: series times number of steps, plus step. None where
-        each pair has a row, and these come in order.
+        For each row, the number of its pair: series times number of steps, plus step. None if each
+        pair has a row, and rows come in this order.
     """
 
     frame: Any
@@ -108,57 +102,60 @@ class Panel:
         argument: str,
         frame: Any,
         structure: Structure,
-        id_col: str,
-        step_col: str,
+        columns: tuple[str, str],
         *,
         node: np.ndarray | None = None,
         step: Codes | None = None,
+        periods: Structure | None = None,
+        windows: bool = False,
     ) -> Panel:
-        """Find the pair of each row; a pair that comes twice is refused.
+        """Find the pair of each row, and refuse a pair that has two rows.
 
-        `node` and `step` tell series and steps where the frame has them in its index.
+        Parameters
+        ----------
+        argument : str
+        frame : DataFrame or Table
+        structure : Structure
+        columns : tuple of str
+            Columns of the series and of the steps.
+        node, step : optional
+            Series and steps of the rows, if the frame has them in its index.
+        periods : Structure, optional
+            The steps are the periods of this structure.
+        windows : bool
+            Whether a column ``cutoff`` numbers the windows of a cross-validation.
         """
-        kind = kind_of(argument, frame)
-        if node is None and step is None:
+        kind, (id_col, step_col) = kind_of(argument, frame), columns
+        windows = windows and CUTOFF in column_names(frame)
+        if node is None and periods is None and not windows:
             times = _in_order(argument, frame, kind, structure, id_col, step_col)
             if times is not None:
-                _, steps = read_axis(step_col, times)
-                return cls(frame, argument, kind, structure, None, steps, (id_col, step_col))
+                return cls(frame, argument, kind, structure, None, read_axis(step_col, times)[1],
+                           columns)  # fmt: skip
         if node is None:
             ids = encode(id_col, take_column(argument, frame, id_col))
             node = structure._locate(argument, ids, id_col)
         if step is None:
             step = encode(step_col, take_column(argument, frame, step_col))
-        of_row, steps = read_axis(step_col, step)
-        return cls.of(argument, frame, kind, structure, (node, of_row), steps, (id_col, step_col))
-
-    @classmethod
-    def of(
-        cls,
-        argument: str,
-        frame: Any,
-        kind: str,
-        structure: Structure,
-        rows: tuple[np.ndarray, np.ndarray],
-        steps: Axis,
-        columns: tuple[str, str],
-    ) -> Panel:
-        """From the series and the step of each row."""
-        (node, of_row), step_col = rows, columns[1]
+        if periods is not None:
+            of_row = periods._locate(argument, step, step_col, "periods")
+            steps = Axis(step_col, periods.labels, _first_rows(of_row, periods.n))
+        else:
+            of_row, steps = read_axis(step_col, step)
         if not of_row.size:
             check.fail(argument, "must have rows.")
+        if windows:
+            of_row, steps = _by_window(frame, node, of_row, steps)
         place = node * steps.size
         place += of_row
-        count = np.zeros(structure.n * steps.size, bool)
-        count[place] = True
-        if np.count_nonzero(count) < place.size:
-            order = np.argsort(place, kind="stable")
-            again = int(order[1:][np.diff(place[order]) == 0].min())
+        again = _again(place, structure.n * steps.size)
+        if again >= 0:
             before = int(np.flatnonzero(place == place[again])[0])
             check.fail(
                 argument,
                 f"must have each series once at each {step_col}; rows {before} and {again} are "
-                f"both {structure.name(int(node[again]))} at {steps.name(int(of_row[again]))}.",
+                f"both {structure.name(int(node[again]))} at {steps.name(int(of_row[again]))}. "
+                f"Windows of a cross-validation need a column {CUTOFF!r}.",
             )
         return cls(frame, argument, kind, structure, place, steps, columns)
 
@@ -173,7 +170,7 @@ class Panel:
         return self.place is None or self.place.size == self.structure.n * self.steps.size
 
     def values(self, name: str) -> np.ndarray:
-        """A column as an array by series and step, NaN where there is none."""
+        """Return a column as an array by series and step, NaN for missing values and rows."""
         x = numbers(name, take_column(self.argument, self.frame, name))
         if self.place is None:
             out = x.reshape(self.shape)
@@ -187,7 +184,7 @@ class Panel:
         return out
 
     def first_row(self, mask: np.ndarray) -> str:
-        """The first row of the frame whose pair is in a mask, for an error message."""
+        """Describe the first row of the frame whose pair is in a mask, for an error message."""
         of_row = mask.reshape(-1) if self.place is None else mask.reshape(-1)[self.place]
         row = int(np.argmax(of_row))
         k, step = divmod(row if self.place is None else int(self.place[row]), self.steps.size)
@@ -196,67 +193,77 @@ class Panel:
     # ------------------------------------------------------------------ writing
 
     def written(self, results: dict[str, np.ndarray]) -> Any:
-        """The frame with more columns, and rows for pairs that had none; uses `results` up."""
-        nw = narwhals()
-        frame = self.frame
-        index = frame.index if self.kind == "pandas" else None
+        """Return the frame with more columns and with rows for all pairs; empties `results`."""
         columns = {}
         for name in list(results):
-            # Each is let go as it is rewritten: together they may be most of the memory.
+            # Each result is dropped once it is rewritten, because results may fill most memory.
             x = (results.pop(name) if self.is_complete else results[name]).reshape(-1)
             columns[name] = x if self.place is None else x[self.place]
-        if self.kind == "pandas":
-            pandas = sys.modules["pandas"]
-            kept = frame.drop(columns=[name for name in columns if name in frame.columns])
-            added = pandas.DataFrame(columns, index=index, copy=False)
-            made = pandas.concat([kept, added], axis=1)
-        else:
-            wrapped = nw.from_native(frame, eager_only=True)
-            made = wrapped.with_columns(
-                *(series_of(nw, name, x, self.kind, None) for name, x in columns.items())
-            ).to_native()
-        if self.is_complete:
-            return made
-        return self._with_rows(nw, made, results)
+        made = adapter(self.kind).with_columns(self.frame, columns)
+        return made if self.is_complete else self._with_rows(made, results)
 
-    def _with_rows(self, nw: Any, made: Any, results: dict[str, np.ndarray]) -> Any:
-        """Rows for pairs that had none, at the end; other columns are missing there."""
+    def _with_rows(self, made: Any, results: dict[str, np.ndarray]) -> Any:
+        """Append rows for pairs that had no row; other columns are missing there."""
         if any(name not in column_names(made) for name in self.columns):
             check.fail(
                 self.argument,
                 "must have a row for each series and step if these are in its index; "
                 "write missing values as NaN.",
             )
+        frames = adapter(self.kind)
         there = np.zeros(self.structure.n * self.steps.size, bool)
         there[self.place] = True
         lost = np.flatnonzero(~there)
-        wrapped = nw.from_native(made, eager_only=True)
-        native: dict[str, Any] = dict(self._named_pairs(wrapped, lost))
-        native.update({name: x.reshape(-1)[lost] for name, x in results.items()})
-        if self.kind == "pandas":
-            native = {
-                name: c.reset_index(drop=True) if hasattr(c, "reset_index") else c
-                for name, c in native.items()
-            }
-            wrapped = nw.from_native(made.reset_index(drop=True), eager_only=True)
-        added = nw.from_native(assemble(native, self.kind), eager_only=True)
-        joined = nw.concat([wrapped, added], how="diagonal").to_native()
-        return joined.reset_index(drop=True) if self.kind == "pandas" else joined
-
-    def _named_pairs(self, wrapped: Any, lost: np.ndarray) -> Iterator[tuple[str, Any]]:
-        """The columns of names and steps for some pairs, as in the frame."""
         node, step = np.divmod(lost, self.steps.size)
-        id_col, step_col = self.columns
-        yield id_col, labels_as_in(wrapped, id_col, self.structure.labels, node, self.kind)
-        yield step_col, wrapped[step_col][self.steps.first[step].tolist()].to_native()
+        series = Codes(node, self.structure.labels)
+        added: dict[str, Any] = {self.columns[0]: frames.label_column(series)}
+        like = self.steps.first[step]
+        if (like < 0).any():  # a period that the frame never names
+            added[self.columns[1]] = frames.label_column(Codes(step, self.steps.labels))
+        else:
+            names = [self.columns[1], *([] if self.steps.cutoffs is None else [CUTOFF])]
+            added.update({name: frames.take(made[name], like) for name in names})
+        added.update({name: x.reshape(-1)[lost] for name, x in results.items()})
+        return frames.append(made, added)
+
+
+def _again(place: np.ndarray, size: int) -> int:
+    """Return the first row that has the same place as an earlier row, or -1."""
+    there = np.zeros(size, bool)
+    there[place] = True
+    if np.count_nonzero(there) == place.size:
+        return -1
+    order = np.argsort(place, kind="stable")
+    return int(order[1:][np.diff(place[order]) == 0].min())
+
+
+def _by_window(
+    frame: Any, node: np.ndarray, of_row: np.ndarray, steps: Axis
+) -> tuple[np.ndarray, Axis]:
+    """Return the steps of rows as pairs of a cutoff and a time.
+
+    The steps stay unchanged if series have different cutoffs but each series has each time only
+    once. Then a cutoff is the end of a series and not a window.
+    """
+    codes = encode(CUTOFF, take_column("Y_hat_df", frame, CUTOFF))
+    repeated = _again(node * steps.size + of_row, int(node.max() + 1) * steps.size) >= 0
+    if codes.missing is not None and not repeated:
+        return of_row, steps
+    window, cuts = read_axis(CUTOFF, codes)
+    pairs, of_pair = np.unique(window * steps.size + of_row, return_inverse=True)
+    if pairs.size > steps.size and not repeated:
+        return of_row, steps
+    window, step = np.divmod(pairs, steps.size)
+    first = _first_rows(of_pair, pairs.size)
+    return of_pair, Axis(steps.argument, steps.labels[step], first, cuts.labels[window])
 
 
 def _in_order(
     argument: str, frame: Any, kind: str, structure: Structure, id_col: str, step_col: str
 ) -> Codes | None:
-    """The steps of a frame that has all series of a structure in order, each with all steps.
+    """Return the steps of a frame with all series in order, each with all steps; else None.
 
-    Most frames of forecasts are like that, and hashing each row would take most of the time.
+    Most frames of forecasts are in this order, and hashing each row would take most of the time.
     """
     if kind != "pandas" or len(frame) < SMALLEST_IN_ORDER or len(frame) % structure.n:
         return None
@@ -277,49 +284,3 @@ def _in_order(
     if np.count_nonzero(again) != len(frame) - structure.n or again[length - 1 :: length].any():
         return None
     return encode(step_col, times.iloc[:length])
-
-
-def labels_as_in(wrapped: Any, name: str, labels: Any, rows: np.ndarray, kind: str) -> Any:
-    """Some labels as a column of the type that the frame's own has."""
-    made = label_column(Codes(rows, np.asarray(labels)), kind)
-    return as_in(narwhals(), name, made, wrapped[name].to_native(), kind).to_native()
-
-
-def holds_numbers(column: Any, kind: str) -> bool:
-    """Whether a column is of real numbers; dates, truth values, text and categories are not.
-
-    One of Python objects is, if it has numbers among others, so that these are refused by name.
-    """
-    if isinstance(column, Codes):
-        return False
-    if kind != "pandas":
-        empty = str(getattr(column, "dtype", getattr(column, "type", ""))).lower() == "null"
-        return empty or narwhals().from_native(column, series_only=True).dtype.is_numeric()
-    if column.dtype.kind != "O":
-        return column.dtype.kind in "iuf"
-    found = sys.modules["pandas"].api.types.infer_dtype(column, skipna=True)
-    if found.startswith("mixed"):
-        return any(isinstance(x, Real) and not isinstance(x, (bool, np.bool_)) for x in column)
-    is_empty = found == "empty" and column.dtype == object
-    return is_empty or found in ("integer", "floating", "decimal")
-
-
-def model_names(frame: Any, kind: str, others: Sequence[str]) -> list[str]:
-    """Columns of numbers that are neither names, times, bounds nor sample paths."""
-    found = []
-    names = column_names(frame)
-    for name in names:
-        if name in others or not isinstance(name, str):
-            continue
-        other = any(part in name for part in ("-lo-", "-hi-", "-median", "-sample-"))
-        if not other and (names.count(name) > 1 or holds_numbers(frame[name], kind)):
-            found.append(name)
-    return found
-
-
-def sample_names(frame: Any, model: str) -> list[str]:
-    """Columns ``<model>-sample-<number>`` by number."""
-    start = f"{model}-sample-"
-    found = [n for n in column_names(frame) if isinstance(n, str) and n.startswith(start)]
-    numbered = [(int(n[len(start) :]), n) for n in found if n[len(start) :].isdigit()]
-    return [name for _, name in sorted(numbered)]

@@ -1,306 +1,296 @@
-"""Coherent values for series in columns: one tree in sweeps, crossed trees by their solver."""
+"""Weighted least squares for series in columns: sweeps on a tree, sparse factors otherwise."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from gmtree import _validate as check
 from gmtree._sweep import share, usable_threads
 from gmtree.consistency import Consistency
-from gmtree.consistency.crossed import CrossedConsistency
+from gmtree.consistency.crossed.separable import as_product
+from gmtree.consistency.sparse import ContradictionError, SparseSolver, nonnegative_optimum
+from gmtree.forecast.bounds import Bounds
 from gmtree.forecast.structure import Structure
 from gmtree.tree import Tree
 
-# Conjugate gradients stop here. Results are then right to about nine digits, or more.
-TOLERANCE = 1e-11
-# Of values that are not negative on crossed trees: distance from the optimum in deviations.
-NONNEGATIVE_TOLERANCE = 1e-7
+# Without a tree: the largest allowed distance from the non-negative optimum, in standard
+# deviations, and the largest number of solves to find it.
+NONNEGATIVE_TOLERANCE, MOST_SOLVES = 1e-7, 5000
 # Many small problems with variances of their own are solved side by side in one tree.
 MANY, SMALL = 8, 20_000
 
 
+def numbered_step(k: int) -> str:
+    """Name a step in an error message if it has no label."""
+    return f"step {k}"
+
+
+class _Solver(Protocol):
+    def project(
+        self, y: np.ndarray, nonnegative: bool, bounds: Bounds | None = None
+    ) -> np.ndarray: ...
+
+    def noise_variance(self, noise: np.ndarray) -> np.ndarray: ...
+
+    def undetermined(self) -> tuple[int, int] | None: ...
+
+
 class Weights:
-    """Variances that values are weighted with, and the solvers for them.
+    """The variances that serve as weights, and the solvers for them.
+
+    NaN marks missing values, which have no weight.
 
     Parameters
     ----------
     structure : Structure
-    variance : array of shape (n,) or (n, columns), or None
-        Of each series, for all columns or for each; None for equal ones. 0 keeps a value, inf
-        ignores it.
-    measured : array of bool of shape (n, columns), or None
-        Which values there are.
+    variance : array of shape (n,) or (n, steps), or None
+        Variance of each series, for all columns or for each of them. If there are more columns
+        than steps, the steps are repeated. None stands for equal variances. A value with variance 0
+        is not changed, and a value with variance inf is ignored.
     threads : int, optional
     step : function
-        Names a column in errors.
+        Name of a column in error messages.
     """
 
     def __init__(
         self,
         structure: Structure,
         variance: np.ndarray | None,
-        measured: np.ndarray | None = None,
         threads: int | None = None,
-        step: Callable[[int], str] = lambda k: f"step {k}",
+        step: Callable[[int], str] = numbered_step,
     ) -> None:
-        self.structure, self._threads, self._step = structure, threads, step
-        s = variance
-        if measured is not None and not measured.all():
-            s = np.ones(structure.n) if s is None else s
-            s = np.where(measured, s if s.ndim == 2 else s[:, None], np.inf)
-        self._variance = s
-        self._solvers: dict[bytes, Any] = {}
+        self.structure, self.variance = structure, variance
+        self._threads, self._step = threads, step
+        self._last: tuple[bytes, _Solver] | None = None
 
-    # ------------------------------------------------------------------ groups of columns
+    def project(
+        self, y: np.ndarray, nonnegative: bool = False, bounds: Bounds | None = None
+    ) -> np.ndarray:
+        """Return the coherent values of each column; only a tree can have bounds."""
+        return self._solve(y, lambda solver, part: solver.project(part, nonnegative, bounds))
 
-    def _groups(self, columns: int) -> list[tuple[np.ndarray | None, Any]]:
-        """Variances, and the columns that share them."""
-        s = self._variance
+    def noise_variance(self, noise: np.ndarray) -> np.ndarray:
+        """Return the variances of coherent values whose measurements have the variances `noise`."""
+        return self._solve(noise, lambda solver, part: solver.noise_variance(part))
+
+    def _solve(
+        self, x: np.ndarray, answer: Callable[[_Solver, np.ndarray], np.ndarray]
+    ) -> np.ndarray:
+        """Answer for all columns; those with the same variances share a solver."""
+        missing, s = np.isnan(x), self.variance
+        if s is not None and s.ndim == 2:
+            s = np.tile(s, x.shape[1] // s.shape[1])
+        if missing.any():
+            s = np.ones(self.structure.n) if s is None else s
+            s = np.where(missing, np.inf, s if s.ndim == 2 else s[:, None])
+            x = np.where(missing, 0.0, x)
         if s is None or s.ndim == 1:
-            return [(s, slice(None))]
+            return self._answered(answer, s, 0, x)
         together: dict[bytes, list[int]] = {}
-        for k in range(columns):
+        for k in range(x.shape[1]):
             together.setdefault(s[:, k].tobytes(), []).append(k)
         if len(together) == 1:
-            return [(np.ascontiguousarray(s[:, 0]), slice(None))]
-        return [(np.ascontiguousarray(s[:, same[0]]), same) for same in together.values()]
+            return self._answered(answer, s[:, 0], 0, x)
+        if len(together) > MANY and len(x) < SMALL and self.structure.tree is not None:
+            return self._answered(answer, s, 0, x)
+        out = np.empty(x.shape)
+        for same in together.values():
+            out[:, same] = self._answered(answer, s[:, same[0]], same[0], x[:, same])
+        return out
 
-    def _solver(self, s: np.ndarray | None, first: int) -> Any:
+    def _answered(self, answer: Any, s: np.ndarray | None, first: int, x: np.ndarray) -> np.ndarray:
+        """Answer with the variances s; `first` is the number of their first column."""
+        s = None if s is None else np.ascontiguousarray(s)
         key = b"" if s is None else s.tobytes()
-        if key not in self._solvers:
-            if s is not None and np.isinf(s).any():
-                self._refuse_unmeasured(s, first)
-            make = _CrossedSolver if self.structure.tree is None else _TreeSolver
-            with self._named():
-                solver = make(self.structure, s, self._threads)
-            self._solvers.clear()  # one at a time: they are large
-            self._solvers[key] = solver
-            if s is not None and np.isinf(s).any():
-                loose = solver.undetermined()
-                if loose is not None:
-                    check.fail(
-                        "Y_hat_df",
-                        f"must determine every series; {self.structure.name(loose)} has no value "
-                        f"at {self._step(first)}, and none follows from the others.",
-                    )
-        return self._solvers[key]
+        with self._named():
+            if self._last is None or self._last[0] != key:
+                self._last = None  # one at a time, because solvers are large
+                self._last = key, self._make(s, first)
+            return answer(self._last[1], np.ascontiguousarray(x))
 
-    def _refuse_unmeasured(self, s: np.ndarray, first: int) -> None:
-        """Name a leaf that neither itself nor any series above tells anything about."""
-        never = self.structure.matrix.T @ np.isfinite(s).astype(float) == 0
-        if never.any():
-            leaf = int(self.structure.leaf[int(np.argmax(never))])
-            check.fail(
-                "Y_hat_df",
-                f"must have a value for each leaf or some series above it; "
-                f"{self.structure.name(leaf)} has none at {self._step(first)}, nor have those "
-                "above it.",
-            )
+    def _make(self, s: np.ndarray | None, first: int) -> _Solver:
+        """Make a solver, and refuse measurements that do not determine all series."""
+        if s is None or np.isfinite(s).all():
+            return _solver(self.structure, s, self._threads)
+        there = np.isfinite(s).reshape(len(s), -1).astype(float)
+        # Leaves that are not measured and have no measured series above them.
+        never = np.argwhere(self.structure.matrix.T @ there == 0)
+        if never.size:
+            loose = int(self.structure.leaf[never[0, 0]]), int(never[0, 1])
+        else:
+            solver = _solver(self.structure, s, self._threads)
+            found = solver.undetermined()
+            if found is None:
+                return solver
+            loose = found
+        check.fail("Y_hat_df", f"must determine every series; {self.structure.name(loose[0])} has "
+                   f"no value at {self._step(first + loose[1])}, and none follows from them."
+                   )  # fmt: skip
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Errors name series instead of nodes."""
+        """Make errors name series instead of nodes."""
         try:
             yield
-        except ValueError as error:
-            text = str(error).replace("'noisy'", "'Y_hat_df'")
-            if self.structure.tree is not None:
-                n = self.structure.n
-                text = re.sub(
-                    r"\b(?:node|leaf) (\d+)\b",
-                    lambda m: self.structure.name(int(m[1])) if int(m[1]) < n else "the total",
-                    text,
-                )
-            raise type(error)(text) from None
+        except check.ArgumentError as error:
+            is_tree = self.structure.tree is not None
+            name = self._series if is_tree else str
+            raise check.reworded(error, argument={"noisy": "Y_hat_df"}, name=name) from None
 
-    # ------------------------------------------------------------------ answers
+    def _series(self, node: check.Node) -> str:
+        """The series of a node of the tree, which may have a root above all series."""
+        assert self.structure.tree is not None
+        k = node.number % self.structure.tree.n  # there may be a copy of the tree for each column
+        return self.structure.name(k) if k < self.structure.n else "the total"
 
-    def project(self, y: np.ndarray, nonnegative: bool = False) -> np.ndarray:
-        """Coherent values of each column; what is not measured may hold anything."""
-        groups = self._groups(y.shape[1])
-        if len(groups) > MANY and y.shape[0] < SMALL and self.structure.tree is not None:
-            return self._side_by_side().project(y, nonnegative)
-        if len(groups) == 1:
-            with self._named():
-                return self._solver(groups[0][0], 0).project(y, nonnegative)
-        out = np.empty(y.shape)
-        for s, same in groups:
-            solver = self._solver(s, same[0])
-            with self._named():
-                out[:, same] = solver.project(np.ascontiguousarray(y[:, same]), nonnegative)
-        return out
 
-    def noise_variance(self, noise: np.ndarray) -> np.ndarray:
-        """Variance of coherent values whose measurements have the variances `noise`."""
-        groups = self._groups(noise.shape[1])
-        if len(groups) > MANY and noise.shape[0] < SMALL and self.structure.tree is not None:
-            return self._side_by_side().noise_variance(noise)
-        if len(groups) == 1:
-            return self._solver(groups[0][0], 0).noise_variance(noise)
-        out = np.empty(noise.shape)
-        for s, same in groups:
-            out[:, same] = self._solver(s, same[0]).noise_variance(noise[:, same])
-        return out
-
-    def _side_by_side(self) -> _Forest:
-        s = self._variance
-        assert s is not None
-        if b"all" not in self._solvers:
-            for k in np.flatnonzero(np.isinf(s).any(axis=0)).tolist():
-                self._refuse_unmeasured(s[:, k], k)
-            self._solvers[b"all"] = _Forest(self.structure, s, self._threads, self._step)
-        return self._solvers[b"all"]
+def _solver(structure: Structure, s: np.ndarray | None, threads: int | None) -> _Solver:
+    if structure.tree is not None:
+        return _TreeSolver(structure, s, threads)
+    s = np.ones(structure.n) if s is None else s
+    if structure._axes is not None:
+        by_axis = as_product(s.reshape([axis.n for axis in structure._axes]))
+        if by_axis is not None:
+            return _ProductSolver(structure, s, by_axis, threads)
+    return _SparseSolver(structure, s)
 
 
 class _TreeSolver:
-    """A strict hierarchy: node k of the tree is series k."""
+    """The solver for a strict hierarchy, in which node k of the tree is series k.
 
-    def __init__(self, structure: Structure, s: np.ndarray | None, threads: int | None) -> None:
-        self._n, self._has_total = structure.n, structure.has_total
-        tree = structure.tree
-        assert tree is not None
-        if not self._has_total:
-            s = np.append(np.ones(self._n) if s is None else s, np.inf)
-        self._threads = threads
-        self._post = Consistency(tree, None if s is None else {"node": s}, threads)
-
-    def undetermined(self) -> int | None:
-        loose = np.flatnonzero(np.isinf(self._post.node_variance()[: self._n]))
-        return int(loose[0]) if loose.size else None
-
-    def _padded(self, y: np.ndarray) -> np.ndarray:
-        return y if self._has_total else np.vstack([y, np.zeros((1, y.shape[1]))])
-
-    def project(self, y: np.ndarray, nonnegative: bool) -> np.ndarray:
-        if not nonnegative or y.shape[1] == 1:
-            return self._post.project(self._padded(y), nonnegative=nonnegative)[: self._n]
-        # With bounds, columns are problems of their own, which threads can solve at the same time.
-        wide = np.ascontiguousarray(self._padded(y).T)
-        out = np.empty(wide.shape)
-        post = self._post
-
-        def solve(k: int) -> None:
-            post.project(wide[k], nonnegative=True, out=out[k])
-
-        share(usable_threads(self._threads), solve, range(len(wide)))
-        return np.ascontiguousarray(out.T[: self._n])
-
-    def noise_variance(self, noise: np.ndarray) -> np.ndarray:
-        return self._post.node_variance(noise=self._padded(noise))[: self._n]
-
-
-class _Forest:
-    """Each column on a copy of the tree; the root above all of them is never measured."""
-
-    def __init__(
-        self,
-        structure: Structure,
-        s: np.ndarray,
-        threads: int | None,
-        step: Callable[[int], str],
-    ) -> None:
-        tree = structure.tree
-        assert tree is not None
-        self._structure, self._copies, self._nodes = structure, s.shape[1], tree.n
-        offset = np.arange(self._copies, dtype=np.int64)[:, None] * tree.n
-        parent = np.where(tree.parent < 0, self._copies * tree.n, tree.parent + offset).ravel()
-        if not structure.has_total:
-            s = np.vstack([s, np.full((1, s.shape[1]), np.inf)])
-        self._post = Consistency(
-            Tree.from_parents(np.append(parent, -1)),
-            {"node": np.append(s.T.ravel(), np.inf)},
-            threads,
-        )
-        loose = np.flatnonzero(np.isinf(self._post.node_variance()[:-1]))
-        loose = loose[loose % tree.n < structure.n]
-        if loose.size:
-            column, k = divmod(int(loose[0]), tree.n)
-            check.fail(
-                "Y_hat_df",
-                f"must determine every series; {structure.name(k)} has no value at "
-                f"{step(column)}, and none follows from the others.",
-            )
-
-    def _flat(self, y: np.ndarray) -> np.ndarray:
-        flat = np.zeros((self._copies, self._nodes))
-        flat[:, : self._structure.n] = y.T
-        return np.append(flat.ravel(), 0.0)
-
-    def _columns(self, x: np.ndarray) -> np.ndarray:
-        wide = x[:-1].reshape(self._copies, self._nodes)[:, : self._structure.n]
-        return np.ascontiguousarray(wide.T)
-
-    def project(self, y: np.ndarray, nonnegative: bool) -> np.ndarray:
-        return self._columns(self._post.project(self._flat(y), nonnegative=nonnegative))
-
-    def noise_variance(self, noise: np.ndarray) -> np.ndarray:
-        return self._columns(self._post.node_variance(noise={"node": self._flat(noise)}))
-
-
-class _CrossedSolver:
-    """Crossed trees: each series is a cell of the array of tuples of nodes.
-
-    Series that are the same sum share a cell; together they are one measurement, with the
-    precision of all of them.
+    With one variance per series and column, each column is solved on its own copy of the tree. A
+    root that is never measured is above all copies.
     """
 
     def __init__(self, structure: Structure, s: np.ndarray | None, threads: int | None) -> None:
-        crossing = structure.crossing
-        self._cell, self._shape, self._structure = crossing.cell, crossing.shape, structure
-        size = int(np.prod(self._shape))
-        s = np.ones(structure.n) if s is None else s
-        exact = np.zeros(size, bool)
-        exact[self._cell[s == 0]] = True
-        with np.errstate(divide="ignore"):
-            precision = np.where(np.isinf(s), 0, 1 / s)
-        # Where some series is known exactly, the others do not count.
-        precision = np.where(exact[self._cell], (s == 0).astype(float), precision)
-        total = np.bincount(self._cell, precision, size)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            share = precision / total[self._cell]
-            variance = np.where(exact, 0, 1 / total)
-        self._share = np.where(total[self._cell] > 0, share, 0)
-        self._used = self._share > 0
-        self._exact = exact
-        self._post = CrossedConsistency(
-            list(crossing.trees),
-            variance.reshape(self._shape),
-            exists=crossing.exists,
-            threads=threads,
-        )
+        tree = structure.tree
+        assert tree is not None
+        self._n, self._nodes, self._threads = structure.n, tree.n, threads
+        self._copies = s.shape[1] if s is not None and s.ndim == 2 else 0
+        if s is not None or tree.n > structure.n:
+            s = self._padded(np.ones(structure.n) if s is None else s, np.inf)
+        if self._copies:
+            offset = np.arange(self._copies, dtype=np.int64)[:, None] * tree.n
+            above = np.where(tree.parent < 0, self._copies * tree.n, tree.parent + offset)
+            tree = Tree.from_parents(np.append(above.ravel(), -1))
+        self._post = Consistency(tree, None if s is None else {"node": s}, threads)
 
-    def undetermined(self) -> int | None:
-        """A series that coherent values, measured without error, would not give back."""
-        leaves = np.random.default_rng(0).uniform(1, 2, (self._structure.n_leaves, 1))
-        truth = self._structure.matrix @ leaves
-        wrong = abs(self.project(truth, False) - truth)[:, 0] > 1e-5 * truth[:, 0]
-        return int(np.argmax(wrong)) if wrong.any() else None
+    def _padded(self, y: np.ndarray, value: float) -> np.ndarray:
+        """Add values for the nodes that are not series."""
+        if self._nodes > self._n:
+            y = np.concatenate([y, np.full((self._nodes - self._n, *y.shape[1:]), value)])
+        return np.append(y.T.ravel(), value) if self._copies else y
 
-    def _cells(self, y: np.ndarray, share: np.ndarray) -> np.ndarray:
-        y = np.where(self._used, y, 0)
-        return np.bincount(self._cell, share * y, int(np.prod(self._shape))).reshape(self._shape)
+    def _repeated(self, x: np.ndarray, value: float) -> np.ndarray:
+        """Repeat one number per series for the nodes of all copies of the tree."""
+        return self._padded(np.tile(x[:, None], self._copies) if self._copies else x, value)
 
-    def project(self, y: np.ndarray, nonnegative: bool) -> np.ndarray:
-        out = np.empty(y.shape)
-        tolerance = NONNEGATIVE_TOLERANCE if nonnegative else TOLERANCE
-        for k in range(y.shape[1]):
-            bad = self._used & ~np.isfinite(y[:, k])
-            if bad.any():
-                name = self._structure.name(int(np.argmax(bad)))
-                check.fail("noisy", f"must be finite; {name} is {y[int(np.argmax(bad)), k]}.")
-            v = self._cells(y[:, k], self._share)
-            x = self._post.project(v, nonnegative=nonnegative, tolerance=tolerance)
-            out[:, k] = x.ravel()[self._cell]
-        return out
+    def _series(self, x: np.ndarray) -> np.ndarray:
+        """Drop the nodes that are not series."""
+        if self._copies:
+            x = x[:-1].reshape(self._copies, self._nodes).T
+        return np.ascontiguousarray(x[: self._n])
+
+    def undetermined(self) -> tuple[int, int] | None:
+        """Return a series and a column whose value does not follow from the measurements."""
+        loose = np.isinf(self._series(self._post.node_variance())).reshape(self._n, -1)
+        return tuple(np.argwhere(loose)[0].tolist()) if loose.any() else None
+
+    def project(self, y: np.ndarray, nonnegative: bool, bounds: Bounds | None = None) -> np.ndarray:
+        wide = self._padded(y, 0.0)
+        options: dict[str, Any] = {"nonnegative": nonnegative}
+        if bounds is not None:
+            for name, x, none in zip(bounds._fields, bounds, (-np.inf, np.inf), strict=True):
+                options[name] = None if x is None else {"node": self._repeated(x, none)}
+        if not (nonnegative or bounds) or self._copies or y.shape[1] == 1:
+            return self._series(self._post.project(wide, **options))
+        # With bounds, columns are separate problems, which threads can solve at the same time.
+        wide = np.ascontiguousarray(wide.T)
+        out, post = np.empty(wide.shape), self._post
+
+        def solve(k: int) -> None:
+            post.project(wide[k], out=out[k], **options)
+
+        share(usable_threads(self._threads), solve, range(len(wide)))
+        return self._series(out.T)
+
+    def noise_variance(self, noise: np.ndarray) -> np.ndarray:
+        wide = self._padded(noise, 0.0)
+        given = {"node": wide} if self._copies else wide
+        return self._series(self._post.node_variance(noise=given))
+
+
+class _SparseSolver:
+    """The solver for any summing matrix, with a sparse factor."""
+
+    def __init__(self, structure: Structure, s: np.ndarray) -> None:
+        inner = np.ones(structure.n, bool)
+        inner[structure.leaf] = False
+        # The solver numbers aggregates first.
+        self._order = np.concatenate([np.flatnonzero(inner), structure.leaf])
+        self._structure, self._s = structure, s[self._order]
+        self._A = structure.matrix[np.flatnonzero(inner)]
+        self._solver = SparseSolver(self._A, self._s)
+
+    def undetermined(self) -> tuple[int, int] | None:
+        """Return a series whose value does not follow from the measurements."""
+        loose = np.flatnonzero(self._solver.undetermined)
+        return (int(self._order[loose[0]]), 0) if loose.size else None
+
+    def project(self, y: np.ndarray, nonnegative: bool, bounds: Bounds | None = None) -> np.ndarray:
+        out, y = np.empty(y.shape), y[self._order]
+        try:
+            n_a = self._A.shape[0]
+            x = self._solver.solve(y).values
+            for k in range(y.shape[1] if nonnegative else 0):
+                # Start with the series that are negative without the bound: most become zero.
+                held = x[n_a:, k] < 0
+                if held.any():
+                    x[:, k] = nonnegative_optimum(
+                        self._A, self._s, y[:, k], NONNEGATIVE_TOLERANCE, MOST_SOLVES, held=held
+                    )[0]
+            out[self._order] = x
+            return out
+        except ContradictionError as error:
+            name = self._structure.name(int(self._order[error.series]))
+            check.fail("Y_hat_df", "must add up if series are known exactly; "
+                       f"{name} differs by {error.difference:.6g}.")  # fmt: skip
 
     def noise_variance(self, noise: np.ndarray) -> np.ndarray:
         out = np.empty(noise.shape)
-        for k in range(noise.shape[1]):
-            v = self._cells(noise[:, k], self._share**2)
-            out[:, k] = self._post.node_variance(noise=v).ravel()[self._cell]
+        out[self._order] = self._solver.variances(noise=noise[self._order])
         return out
+
+
+class _ProductSolver:
+    """The solver for pairs whose weights are products: one projection along each axis."""
+
+    def __init__(
+        self, structure: Structure, s: np.ndarray, by_axis: list[np.ndarray], threads: int | None
+    ) -> None:
+        assert structure._axes is not None
+        self._structure, self._s = structure, s
+        both = zip(structure._axes, by_axis, strict=True)
+        self._axes = [Weights(axis, v, threads) for axis, v in both]
+
+    def undetermined(self) -> None:
+        """Return None, because all pairs are measured."""
+
+    def project(self, y: np.ndarray, nonnegative: bool, bounds: Bounds | None = None) -> np.ndarray:
+        if nonnegative:
+            return _SparseSolver(self._structure, self._s).project(y, True)
+        return self._along_axes(y, Weights.project)
+
+    def noise_variance(self, noise: np.ndarray) -> np.ndarray:
+        return self._along_axes(noise, Weights.noise_variance)
+
+    def _along_axes(self, x: np.ndarray, answer: Callable[..., np.ndarray]) -> np.ndarray:
+        wide = x.reshape(*(weights.structure.n for weights in self._axes), -1)
+        for weights in self._axes:
+            found = answer(weights, wide.reshape(wide.shape[0], -1)).reshape(wide.shape)
+            wide = found.swapaxes(0, 1)
+        return wide.reshape(x.shape)

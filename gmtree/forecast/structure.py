@@ -1,4 +1,4 @@
-"""The structure of a hierarchy of series: a tree, or crossed trees."""
+"""The structure of a hierarchy of series: a tree, or any other summing matrix."""
 
 from __future__ import annotations
 
@@ -8,27 +8,28 @@ from typing import Any
 import numpy as np
 
 from gmtree import _validate as check
-from gmtree.forecast.crossing import Crossing, cross
-from gmtree.forecast.rows import Rows, read_rows
-from gmtree.labels.columns import Codes, refuse_no_names
-from gmtree.labels.locate import different_kinds
+from gmtree.forecast.summing import SummingMatrix, read_summing
+from gmtree.labels.codes import Codes
+from gmtree.labels.columns import refuse_no_names
+from gmtree.labels.libraries import LIBRARIES, adapter
 from gmtree.readers.objects import nest_rows
 from gmtree.tree import Tree
+from gmtree.tree.locate import different_kinds
 
 
 class Structure:
-    """Which series are sums of which others, read once and used for any number of forecasts.
+    """Which series are sums of which, read once and used for any number of forecasts.
 
     Parameters
     ----------
     S_df : optional
-        The summing matrix as a frame (names of series in the column `id_col`, or in the index; one
-        column per leaf), as hierarchicalforecast's `SMatrix`, or as a plain or sparse matrix, whose
-        rows `tags` then name in order; a frame with columns of levels that `spec` names; a
-        :class:`gmtree.Tree` whose labels are the names of the series; or a dict from each
-        series to those it is a part of, as darts has it.
+        One of: the summing matrix as a frame, with names of series in the column `id_col` or in the
+        index, and one column per leaf; hierarchicalforecast's `SMatrix`; a dense or sparse summing
+        matrix, whose rows `tags` name in order; a frame with the columns of levels in `spec`; a
+        :class:`gmtree.Tree` whose labels are the names of the series; or a dict from each series to
+        the series that it is a part of, as in darts.
     tags : dict, optional
-        For each level the names of its series. Alone, it is enough if names spell their path
+        Names of the series of each level. This is enough without `S_df` if names spell their path
         (``"Australia/Victoria"`` in ``tags["Country/State"]``).
     spec : list of lists of str, optional
         Columns of each level, as in hierarchicalforecast's `aggregate`. A list of names
@@ -41,10 +42,12 @@ class Structure:
     labels : array
         Names of the series.
     tree : Tree or None
-        The tree, if any two series are nested or have no leaf in common. Series k is node k; if no
-        series is the sum of all, the last node is.
-    trees : list of Tree
-        One tree for each axis; several where series are crossed, as geography and purpose are.
+        The tree, if any two series are nested or have no leaf in common. Series k is node k. If no
+        series is the sum of all, the tree has a further node, the last one, for that sum.
+    matrix : scipy.sparse.csr_array of shape (series, leaves)
+        The summing matrix. Its entries may be any numbers.
+    leaf : array of int
+        For each leaf, the number of the series that is this leaf alone.
 
     Examples
     --------
@@ -56,70 +59,70 @@ class Structure:
     Tree(n=3, internal=1, leaves=2, height=2)
     """
 
+    tree: Tree | None = None
+    has_total = True
+    _axes: tuple[Structure, Structure] | None = None  # series and periods, if there are pairs
+
     def __init__(
         self, S_df: Any = None, tags: Any = None, *, spec: Any = None, id_col: str = "unique_id"
     ) -> None:
         refuse_no_names(id_col=id_col)
-        self._setup(read_rows(S_df, tags, spec, id_col))
+        self._setup(read_summing(S_df, tags, spec, id_col))
 
     @classmethod
-    def _of_rows(cls, rows: Rows) -> Structure:
+    def _from_summing(cls, found: SummingMatrix) -> Structure:
         made = cls.__new__(cls)
-        made._setup(rows)
+        made._setup(found)
         return made
 
-    def _setup(self, rows: Rows) -> None:
-        self._rows = rows
-        self.labels = rows.labels
-        size = np.diff(rows.start)
+    def _setup(self, found: SummingMatrix) -> None:
+        self.matrix, self.labels = found.matrix, found.labels
+        self.levels = found.levels or {}
+        size = np.diff(self.matrix.indptr)
         if not size.all():
             check.fail("S_df", f"must have leaves for each series; {self.name(_first(size == 0))} "
                        "has none.")  # fmt: skip
-        shape = (size.size, rows.n_leaves)
-        parent, owner, bad = nest_rows(rows.start, rows.cols, shape)
-        self.tree: Tree | None = None
-        self.has_total = True
-        self.leaf = self._leaves(owner, size)
+        self.leaf = self._leaves(size, found.leaf_names)
+        if (self.matrix.data != 1).any():
+            return
+        start, cols = (x.astype(np.int64) for x in (self.matrix.indptr, self.matrix.indices))
+        parent, _, bad = nest_rows(start, cols, self.matrix.shape)
         if bad < 0:
             roots = np.flatnonzero(parent < 0)
             if roots.size > 1:
-                # The sum of all is no series: a node that is never measured.
+                # No series is the sum of all, so the tree gets a root that is never measured.
                 parent = np.append(parent, -1)
                 parent[roots] = parent.size - 1
                 self.has_total = False
             self.tree = Tree.from_parents(parent)
-        else:
-            # Fails if it would be too large, naming what breaks the tree.
-            self._crossing = cross(rows, self.name)
 
-    def _leaves(self, owner: np.ndarray, size: np.ndarray) -> np.ndarray:
-        """The series of each leaf; of several, the one that is named like it, or the last."""
-        rows = self._rows
+    def _leaves(self, size: np.ndarray, leaf_names: np.ndarray | None) -> np.ndarray:
+        """The series of each leaf; among several, the one named like the leaf, else the last."""
+        start, cols = self.matrix.indptr, self.matrix.indices
         single = np.flatnonzero(size == 1)
-        leaf = np.full(rows.n_leaves, -1, np.int64)
-        leaf[rows.cols[rows.start[single]]] = single
-        if rows.leaf_names is not None:
-            names = rows.leaf_names.tolist()
-            mine = rows.labels[single].tolist()
-            if (leaf < 0).any() or rows.labels[leaf].tolist() != names:
-                of_name = dict(zip(mine, single.tolist(), strict=True))
-                for k, name in enumerate(names):
-                    row = of_name.get(name, -1)
-                    if row >= 0 and rows.cols[rows.start[row]] != k:
-                        check.fail(
-                            "S_df",
-                            f"must name rows and columns alike; column {name!r} is not the leaf of "
-                            "the series of that name.",
-                        )
-                    leaf[k] = row if row >= 0 else leaf[k]
+        single = single[self.matrix.data[start[single]] == 1]
+        leaf = np.full(self.n_leaves, -1, np.int64)
+        leaf[cols[start[single]]] = single
+        names = None if leaf_names is None else leaf_names.tolist()
+        if names is not None and ((leaf < 0).any() or self.labels[leaf].tolist() != names):
+            of_name = dict(zip(self.labels[single].tolist(), single.tolist(), strict=True))
+            for k, name in enumerate(names):
+                row = of_name.get(name, -1)
+                if row >= 0 and cols[start[row]] != k:
+                    check.fail(
+                        "S_df",
+                        f"must name rows and columns alike; column {name!r} is not the leaf of "
+                        "the series of that name.",
+                    )
+                leaf[k] = row if row >= 0 else leaf[k]
         if (leaf < 0).any():
             k = _first(leaf < 0)
-            what = k if rows.leaf_names is None else check.shown(rows.leaf_names[k])
-            check.fail("S_df", f"must have a series for each leaf alone; column {what} has none.")
+            shown = k if leaf_names is None else check.shown(leaf_names[k])
+            check.fail("S_df", f"must have a series for each leaf alone; column {shown} has none.")
         return leaf
 
     def __repr__(self) -> str:
-        how = "a tree" if self.tree is not None else f"{len(self.trees)} crossed trees"
+        how = "groups" if self.tree is None else "a tree"
         return f"Structure({self.n} series, {self.n_leaves} leaves, {how})"
 
     def name(self, k: int) -> str:
@@ -135,32 +138,18 @@ class Structure:
 
     @property
     def n_leaves(self) -> int:
-        """Number of series that are no sums of others."""
-        return self._rows.n_leaves
+        """Number of series that are not sums of other series."""
+        return self.matrix.shape[1]
 
     @property
     def size(self) -> np.ndarray:
-        """How many leaves each series is the sum of."""
-        return np.diff(self._rows.start)
-
-    @property
-    def levels(self) -> dict[str, np.ndarray]:
-        """Numbers of the series of each level, where levels have names."""
-        return self._rows.levels or {}
+        """Number of leaves that each series is the sum of, or the sum of their absolute weights."""
+        return abs(self.matrix).sum(axis=1)
 
     @property
     def tags(self) -> dict[str, np.ndarray]:
         """Names of the series of each level."""
         return {name: self.labels[k] for name, k in self.levels.items()}
-
-    @cached_property
-    def matrix(self) -> Any:
-        """The summing matrix, sparse."""
-        from scipy.sparse import csr_matrix
-
-        rows = self._rows
-        ones = np.ones(rows.cols.size)
-        return csr_matrix((ones, rows.cols, rows.start), (self.n, self.n_leaves))
 
     def aggregate(self, leaves: np.ndarray) -> np.ndarray:
         """Values of all series from those of the leaves, in the order of `leaf`."""
@@ -168,19 +157,38 @@ class Structure:
             return self.matrix @ leaves
         return self.tree.aggregate(leaves)[: self.n]
 
-    # ------------------------------------------------------------------ axes
+    def to_frame(self, id_col: str = "unique_id", backend: str = "pandas") -> Any:
+        """Return the summing matrix as a DataFrame, as hierarchicalforecast expects it.
 
-    @property
-    def crossing(self) -> Crossing:
-        """The same as crossed trees; one tree for a strict hierarchy."""
-        if self.tree is not None:
-            return Crossing([self.tree], np.arange(self.n), None)
-        return self._crossing
+        Parameters
+        ----------
+        id_col : str
+            Column with the names of the series. There is one more column for each leaf.
+        backend : {"pandas", "polars", "pyarrow"}
+            Library of the result. The columns of a pandas DataFrame are sparse.
 
-    @property
-    def trees(self) -> list[Tree]:
-        """One tree for each axis."""
-        return list(self.crossing.trees)
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> gm.forecast.Structure({"a": "total", "b": "total"}).to_frame()
+          unique_id    a    b
+        0     total  1.0  1.0
+        1         a  1.0  0.0
+        2         b  0.0  1.0
+        """
+        check.one_of("backend", backend, LIBRARIES)
+        inner = np.ones(self.n, bool)
+        inner[self.leaf] = False
+        rows = np.concatenate([np.flatnonzero(inner), self.leaf])
+        labels = adapter(backend).label_column(Codes(rows, self.labels))
+        matrix, names = self.matrix[rows], [str(x) for x in self.labels[self.leaf].tolist()]
+        if backend == "pandas":
+            package = check.optional("pandas", "frames", "A pandas DataFrame")
+            made = package.DataFrame.sparse.from_spmatrix(matrix, columns=names)
+            made.insert(0, id_col, labels)
+            return made
+        columns = dict(zip(names, matrix.toarray().T, strict=True))
+        return adapter(backend).frame({id_col: labels, **columns})
 
     # ------------------------------------------------------------------ labels
 
@@ -192,24 +200,26 @@ class Structure:
     def _row_of(self) -> dict[Any, int]:
         return dict(zip(self._listed, range(self.n), strict=True))
 
-    def find(self, argument: str, labels: Any) -> np.ndarray:
-        """Numbers of series by their names."""
+    def _find(self, argument: str, names: Any) -> np.ndarray:
+        """Return the numbers of series by their names, or by the names of their levels."""
         found = []
-        for label in labels:
-            row = self._row_of.get(label, -1) if _hashable(label) else -1
-            if row < 0:
-                check.fail(argument, f"must name series of the structure, not {label!r}.")
-            found.append(row)
-        return np.array(found, np.int64)
-
-    def locate(self, argument: str, codes: Codes) -> np.ndarray:
-        """The series of each row of a column of names."""
-        return self._locate(argument, codes)
+        for name in names:
+            known = _hashable(name)
+            row = self._row_of.get(name, -1) if known else -1
+            level = self.levels.get(name) if known else None
+            if row < 0 and level is None:
+                check.fail(argument, "must name series or levels of the structure, not "
+                           f"{check.shown(name)}.")  # fmt: skip
+            if row >= 0 and level is not None and level.tolist() != [row]:
+                check.fail(argument, f"must not name {name!r}, which is both a series and a level "
+                           "with other series.")  # fmt: skip
+            found.append(np.array([row]) if level is None else level)
+        return np.concatenate(found)
 
     def _locate(
         self, argument: str, codes: Codes, column: str | None = None, what: str = "series"
     ) -> np.ndarray:
-        """The same; errors name the `column` of the frame that `argument` is."""
+        """Return the series of each row; errors name the `column` of the frame `argument`."""
         where = "" if column is None else f" in its column {column!r}"
         if (missing := codes.missing) is not None:
             first = _first(missing)
@@ -235,7 +245,7 @@ class Structure:
 
 
 def structure_of(S_df: Any, tags: Any, spec: Any, id_col: str) -> Structure:
-    """A structure as it is, or made from what describes it."""
+    """Return `S_df` if it is a structure, or make one from its description."""
     if isinstance(S_df, Structure):
         return S_df
     return Structure(S_df, tags, spec=spec, id_col=id_col)

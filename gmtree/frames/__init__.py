@@ -1,8 +1,8 @@
-"""Trees and values in frames of pandas, polars and pyarrow.
+"""Trees and values in pandas and polars DataFrames and pyarrow Tables.
 
-Every function reads any of the three and gives back the kind that came in. Labels decide which
-row belongs to which node, never positions: rows may come in any order, and labels that are
-unknown, missing or there twice are errors that name them.
+Every function accepts any of the three and returns the kind that it was given. Rows are matched to
+nodes by their labels, never by position, so rows may come in any order. An unknown, missing or
+repeated label raises an error that names it.
 
 >>> import pandas as pd, gmtree as gm
 >>> noisy = pd.DataFrame({
@@ -15,8 +15,17 @@ unknown, missing or there twice are errors that name them.
 [706.69, 680.54, 26.15, 302.77, 377.77, 26.15]
 """
 
+from gmtree.frames.changes import Change, ReconcileInfo
 from gmtree.frames.reconcile import reconcile_frame
 from gmtree.frames.release import release_frame
-from gmtree.labels.measurements import Measurements
+from gmtree.frames.rollup import rollup_frame
+from gmtree.tree.measurements import Measurements
 
-__all__ = ["Measurements", "reconcile_frame", "release_frame"]
+__all__ = [
+    "Change",
+    "Measurements",
+    "ReconcileInfo",
+    "reconcile_frame",
+    "release_frame",
+    "rollup_frame",
+]

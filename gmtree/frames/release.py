@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gmtree import _validate as check
-from gmtree.frames.leaves import tree_of_levels, turned_round
-from gmtree.labels.columns import Codes, encode, library, take_column
-from gmtree.labels.distinct import by_sorted_label, factorize
-from gmtree.labels.levels import from_levels, read_levels
-from gmtree.labels.locate import locate
-from gmtree.labels.table import kind_of
-from gmtree.privacy.budget import Enforced
-from gmtree.privacy.people import bounds_of, hash_labels, kept_records
-from gmtree.privacy.release import Release, release
+from gmtree.frames.doubts import doubts_about_levels
+from gmtree.frames.leaves import tree_of_levels
+from gmtree.labels.codes import Codes
+from gmtree.labels.columns import encode, take_column
+from gmtree.labels.distinct import by_sorted_label, column
+from gmtree.labels.levels import from_levels, read_levels, refuse_missing
+from gmtree.labels.libraries import kind_of, library
+from gmtree.privacy.accounting.budget import Budget
+from gmtree.privacy.publishing.measuring import forget_locals
+from gmtree.privacy.publishing.people import (
+    Bounds,
+    bounds_of,
+    kept_records,
+    leaf_keys,
+    number_people,
+)
+from gmtree.privacy.publishing.publish import Options, ReleaseOptions, publish
+from gmtree.privacy.publishing.release import Release
 from gmtree.tree import Tree
+from gmtree.tree.locate import level_codes, locate
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 def release_frame(
@@ -34,63 +48,73 @@ def release_frame(
     tree: Any = None,
     leaves_are_public: bool = False,
     ignore_unknown: bool = False,
-    **options: Any,
+    **options: Unpack[ReleaseOptions],
 ) -> Release:
-    """Publish the counts of a frame with differential privacy.
+    """Publish the counts of a DataFrame with differential privacy.
 
     Parameters
     ----------
-    frame : frame of pandas, polars or pyarrow
-        Records, one row each, or one row per leaf with a column of counts. Rows may come in any
-        order.
+    frame : pandas or polars DataFrame, or pyarrow Table
+        Records, one per row, or one row per leaf with a column of counts. The order of rows does
+        not matter.
     levels : list of str
         Columns of labels, coarse to fine.
     count : str, optional
-        Column of counts, whole numbers; negative ones become 0, or are refused with
-        ``neighbors="change_one"``. By default every row is a record and counts one.
+        Column of counts, which must be whole numbers. Negative counts become 0, or are refused
+        with ``neighbors="change_one"``. By default every row is one record.
     person : str, optional
-        Column that tells whose record a row is, by labels of any kind. Then the bounds below are
-        enforced, not only promised, by leaving out further records: see Notes.
+        Column that identifies the person of each record. Records beyond the bounds below are
+        left out, so that the bounds are enforced for everyone. See Notes.
     max_contributions : int, optional
-        Most records of one person that count; 1 by default, or `max_leaves` times `max_per_leaf`.
+        Largest number of counted records per person. Default: `max_leaves` times `max_per_leaf` if
+        both are given, otherwise 1. Without `person`, the caller asserts that nobody has more.
     max_leaves : int, optional
-        With `person`: most leaves in which records of one person count.
+        Largest number of leaves with counted records of one person. Needs `person`.
     max_per_leaf : int, optional
-        Most records of one person that count in one leaf. For budgets in rho this costs less than
-        `max_contributions` alone.
-    tree : frame or Tree
+        Largest number of counted records per person in one leaf. For a budget in rho, this bound
+        costs less than `max_contributions` alone.
+    tree : DataFrame, Table or Tree
         All leaves that could have a count, chosen without looking at the data: a frame with a row
-        for each, or a tree with these levels. Leaves that `frame` does not have count 0.
+        for each leaf, or a tree with these levels. Leaves without a row in `frame` count 0.
     leaves_are_public : bool
-        Make the tree of the leaves in `frame` instead: say so only if everyone may know which
-        leaves have a row. The ledger names that as outside the guarantee.
+        Use the leaves that occur in `frame` as the tree. Only do this if everyone may know
+        which leaves have a row: the ledger lists it as outside the guarantee.
     ignore_unknown : bool
-        Leave out rows whose leaf is not in `tree`, rather than to refuse them. Labels are compared
-        exactly, with blanks and leading zeros. Nothing tells how many rows were left out.
+        Leave out rows whose leaf is not in `tree` instead of refusing them. Labels are compared
+        exactly, including blanks and leading zeros. The number of rows left out is not reported.
     **options
-        Of :func:`gmtree.release`: `epsilon` or `rho`, `account`, `nonnegative`, `integer` and so
-        on. The values are fractions, and may be negative, unless you ask for others.
+        Options of :func:`gmtree.release`, such as `epsilon`, `rho`, `account`, `nonnegative` and
+        `integer`. By default the values are fractions and may be negative.
 
     Returns
     -------
     Release
-        ``.to_frame()`` gives a frame of the kind that came in (for a `Tree`, the kind that it was
-        made from); ``.ledger`` tells what was spent.
+        Its ``to_frame()`` returns a frame of the same library as `frame`, and its ``ledger`` states
+        the privacy loss.
 
     Warns
     -----
-    UserWarning
-        If the levels seem to come from fine to coarse, before anything is drawn.
+    DataWarning
+        If the levels seem to be given from fine to coarse, or if a label of the tree, such as
+        "All", looks like that of a sum. This happens before anything is drawn.
 
     Notes
     -----
-    No message of an error tells a label or a count of `frame`.
+    Error messages never show labels or counts of `frame`.
 
-    *Whose records stay* is decided by a fixed public rule that looks at one person at a time: the
-    leaves of a person are put in the order of a hash (BLAKE2b, splitmix64) of the person's label
-    and the number of the leaf, and records are taken leaf by leaf until a bound is reached. The
-    order of rows and the records of others do not matter, and no leaf is favoured. If a bound is
-    promised only (no `person`), that is on whoever calls this, and the ledger says so.
+    *Identity of people.* Each label in the column `person` is turned into a text, by a rule that
+    looks at this one label only. Labels with the same text are the same person: 7, 7.0, "7" and
+    "7.0" are one person, and so are equal labels of a categorical column whatever their codes.
+    Any other text stands for itself: "007" is not 7. Rows without a person are refused.
+
+    *Counted records.* A fixed public rule reads the records of one person at a time. It sorts the
+    person's leaves by a hash (BLAKE2b, splitmix64) of the person's text and the leaf's labels, and
+    counts records leaf by leaf until a bound is reached. So neither other people nor the order
+    of rows change which records of a person are counted, and no leaf is preferred.
+
+    *Errors.* The counts describe the counted records only, and the standard errors and intervals
+    do not include the records left out. If many people have more records than the bounds allow,
+    the counts are far below the number of rows, and even their ranking may differ.
 
     Examples
     --------
@@ -103,79 +127,117 @@ def release_frame(
     >>> r.to_frame()[["state", "county"]].iloc[-1].tolist()
     ['VT', 'Orange']
     """
+    outer = sys.exc_info()[1]
+    given = (count, person, tree, leaves_are_public, ignore_unknown)
+    try:
+        bounds = bounds_of(
+            person is not None,
+            max_contributions,
+            max_leaves,
+            max_per_leaf,
+            options.get("neighbors"),
+        )
+        terms: dict[str, Any] = dict(options)
+        others = {name: terms.pop(name) for name in Options.__annotations__ if name in terms}
+        budget = Budget.of(
+            **terms,
+            max_contributions=bounds.records,
+            max_per_leaf=max_per_leaf,
+            person=person,
+        )
+        is_change = budget.neighbors == "change_one"
+        return publish(
+            Release,
+            *_tree_and_counts(frame, levels, *given, is_change, bounds),
+            budget,
+            **others,
+        )
+    except BaseException as error:
+        forget_locals(error, outer)
+        raise
+    finally:
+        # Drop the records, because some tools print the local variables of a traceback.
+        del frame
+
+
+def _tree_and_counts(
+    frame: Any,
+    levels: Sequence[str],
+    count: str | None,
+    person: str | None,
+    tree: Any,
+    leaves_are_public: bool,
+    ignore_unknown: bool,
+    is_change: bool,
+    bounds: Bounds,
+) -> tuple[Tree, np.ndarray]:
+    """The tree and the true counts of its leaves, with each person's records within `bounds`."""
     kind = kind_of("frame", frame)
     check.flag("leaves_are_public", leaves_are_public)
     check.flag("ignore_unknown", ignore_unknown)
-    # That nobody has a record must not be seen from an error.
+    # An error must not reveal that the frame is empty.
     coded, names, _ = read_levels((frame,), levels, may_be_empty=tree is not None)
     counts = None if count is None else _counts(frame, count)
     if person is not None and count is not None:
-        check.fail("person", "must be None where 'count' is given: a row must be one record.")
-    bounds = bounds_of(
-        person is not None, max_contributions, max_leaves, max_per_leaf, options.get("neighbors")
-    )
-    whose = None if person is None else _whose(frame, person)
+        check.fail("person", "must be None if 'count' is given: a row must be one record.")
+    whose = None
+    if person is not None:
+        people = encode("person", take_column("person", frame, person))
+        whose, person_key = number_people("person", people)
     if tree is None:
         if not leaves_are_public:
             check.fail(
                 "tree",
-                "must list the leaves, in a frame or a Tree: those in the data may tell who is "
-                "in it. If everyone may know which leaves have a row, say leaves_are_public=True.",
+                "must list the leaves, in a DataFrame or a Tree: a list made from the records "
+                "shows where somebody has a record. If everyone may know which leaves have a row, "
+                "pass leaves_are_public=True.",
             )
         tree, leaf = _tree_of_rows(coded, names, kind)
     else:
         if leaves_are_public:
-            check.fail("leaves_are_public", "must be False where 'tree' lists the leaves.")
-        tree = tree_of_levels(tree, names)
-        if ignore_unknown and options.get("neighbors") == "change_one":
+            check.fail("leaves_are_public", "must be False if 'tree' lists the leaves.")
+        tree = tree_of_levels(tree, names, kind)
+        if ignore_unknown and is_change:
             check.fail(
                 "ignore_unknown",
-                "must be False with neighbors='change_one': there the number of records is "
-                "public, and would tell how many were left out.",
+                "must be False with neighbors='change_one': the number of records is then public, "
+                "and would show how many were left out.",
             )
         columns = list(zip(names, coded, strict=True))
         node = locate(tree, "frame", columns, tell=False, ignore=ignore_unknown)
-        counts = None if counts is None else counts[node >= 0]
-        whose = None if whose is None else (whose[0][node >= 0], whose[1])
-        node = node[node >= 0]
+        known = node >= 0
+        node = node[known]
+        counts = None if counts is None else counts[known]
+        whose = None if whose is None else whose[known]
         if tree.child_count[node].any():
-            row = int(np.flatnonzero(tree.child_count[node])[0])
+            row = int(np.flatnonzero(known)[tree.child_count[node] > 0][0])
             check.fail("frame", f"must have a leaf in each row; row {row} stops above one.")
         leaf = np.searchsorted(tree.leaves, node)
-    if doubt := turned_round(tree):
-        warnings.warn(doubt, UserWarning, stacklevel=2)
+    for doubt in doubts_about_levels(tree):
+        warnings.warn(doubt, check.DataWarning, stacklevel=3)
     if whose is not None:
-        leaf = leaf[kept_records(leaf, *whose, bounds)]
+        labels = [level_codes(tree, k) for k in range(len(names))]
+        key = leaf_keys([Codes(c.codes[tree.leaves], c.categories) for c in labels])
+        leaf = leaf[kept_records(leaf, key, whose, person_key, bounds)]
+    seen = np.bincount(leaf, minlength=tree.n_leaves)
     if counts is None:
-        total: Any = np.bincount(leaf, minlength=tree.n_leaves)
-    else:
-        seen = np.bincount(leaf, minlength=tree.n_leaves)
-        if seen.max() > 1:
-            check.fail("frame", "must have each leaf once where 'count' is given; some come twice.")
-        total = np.zeros(tree.n_leaves, counts.dtype)
-        total[leaf] = counts
-    most = bounds.records
-    options["max_contributions"] = most if person is None else Enforced(most)
-    options["max_per_leaf"] = None if max_per_leaf is None else min(bounds.per_leaf, most)
-    return release(tree, total, **options)
-
-
-def _whose(frame: Any, person: str) -> tuple[np.ndarray, np.ndarray]:
-    """The number of each row's person, and a hash of each person's label."""
-    coded = encode("person", take_column("person", frame, person))
-    if coded.missing is not None:
-        row = int(np.flatnonzero(coded.missing)[0])
-        check.fail("person", f"must be known in each row; row {row} has none.")
-    number, first = factorize("person", coded.codes)
-    labels = coded.codes if coded.categories is None else coded.categories
-    rows = first if coded.categories is None else coded.codes[first]
-    return number.astype(np.int64), hash_labels(labels[rows])
+        return tree, seen
+    if seen.max() > 1:
+        check.fail("frame", "must have each leaf once if 'count' is given; some occur twice.")
+    total = np.zeros(tree.n_leaves, counts.dtype)
+    total[leaf] = counts
+    return tree, total
 
 
 def _counts(frame: Any, count: str) -> np.ndarray:
-    column = take_column("count", frame, count)
-    a = np.asarray(column.to_numpy() if library(column) else column)
-    if a.dtype == object or a.dtype.kind not in "iu":
+    given = take_column("count", frame, count)
+    try:
+        a = np.asarray(given.to_numpy() if library(given) else given)
+    except Exception as error:  # errors of other libraries may show values
+        if isinstance(error, MemoryError):
+            raise
+        a = np.empty(0, object)
+    if a.dtype.kind not in "iu":
         check.fail_type(
             "count",
             "must name a column of whole numbers, none of them missing. Whole floats become "
@@ -185,21 +247,33 @@ def _counts(frame: Any, count: str) -> np.ndarray:
 
 
 def _tree_of_rows(coded: list[Codes], names: list[str], kind: str) -> tuple[Tree, np.ndarray]:
-    """A tree of the leaves that occur, by sorted label, and the leaf of each row.
+    """Return a tree of the leaves that occur, sorted by their labels, and the leaf of each row.
 
-    The order of rows, which may depend on who is in the data, must not be seen in the tree.
+    The tree must reveal neither the order of the rows nor labels that no row has, because both
+    could depend on who is in the data.
     """
-    ranks = []
-    for c in coded:
-        codes, first = factorize("levels", c.codes)
-        distinct = c.codes[first] if c.categories is None else c.categories[c.codes[first]]
-        ranks.append(by_sorted_label(distinct, np.arange(first.size))[codes])
-    order = np.lexsort(ranks[::-1])
-    made = from_levels(
-        tuple(Codes(c.codes[order], c.categories) for c in coded), names, "error", records=True
-    )
+    refuse_missing(coded, names)
+    columns = [_sorted_labels(c) for c in coded]
+    order = np.lexsort([c.codes for c in reversed(columns)])
+    sorted_rows = tuple(Codes(c.codes[order], c.categories) for c in columns)
+    made = from_levels(sorted_rows, names, "error", records=True)
     made = made._replace(labels=replace(made.labels, kind=kind))
     tree = Tree._from_level_tree(made)
     leaf = np.empty(order.size, np.int64)
     leaf[order] = made.node - tree.n_internal
     return tree, leaf
+
+
+def _sorted_labels(c: Codes) -> Codes:
+    """Sort the labels of a column, so that codes are ranks, and drop labels that no row has."""
+    if c.categories is None:
+        return c
+    used, codes = np.unique(c.codes, return_inverse=True)
+    labels = c.categories[used]
+    if labels.dtype == object and set(map(type, labels.tolist())) != {str}:
+        # Labels that cannot be sorted keep this order. Their type depends on the labels that occur.
+        order = np.array(sorted(range(used.size), key=lambda k: repr(labels[k])), np.int64)
+        labels = column("levels", labels[order].tolist())
+        codes = np.argsort(order)[codes]
+    rank = by_sorted_label(labels, np.arange(used.size))
+    return Codes(rank[codes], labels[np.argsort(rank)])

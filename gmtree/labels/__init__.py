@@ -1,1 +1,1 @@
-"""Labels of nodes: columns of any library as codes, levels into trees, labels into nodes."""
+"""Labels of nodes: columns of any library as codes, trees from levels, nodes from labels."""

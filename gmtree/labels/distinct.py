@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,8 +14,13 @@ from gmtree._kernels.labels import hash_texts
 from gmtree._kernels.order import first_repeat
 from gmtree._validate import array, fail, fail_type, index_dtype, shown, some
 
-# Numpy keeps all texts of an array in the space of the longest, four bytes for each character.
+# Numpy gives each text of an array the space of the longest one, at four bytes per character.
 LONGEST_TEXT = 32
+
+# Two odd numbers that are random in each process, for hashing. With fixed ones, a file could be
+# prepared in which all labels have the same hash, and reading it would take quadratic time.
+# Labels are numbered by first appearance, so that the key never changes a result.
+KEY = np.frombuffer(os.urandom(16), np.uint64) | np.uint64(1)
 
 
 def column(argument: str, x: Any) -> np.ndarray:
@@ -25,7 +31,8 @@ def column(argument: str, x: Any) -> np.ndarray:
     if a.ndim != 1:
         fail(argument, f"must be one-dimensional, not have shape {a.shape}.")
     if a.dtype.kind in "mM" and np.datetime_data(a.dtype)[0] == "ns":
-        # Only up to microseconds does numpy give Python's dates and times for single labels.
+        # Numpy converts single labels to Python's dates and times only up to a resolution of
+        # microseconds.
         coarse = a.astype(f"{a.dtype.kind}8[us]")
         if np.array_equal(coarse[~np.isnat(a)], a[~np.isnat(a)]):
             return coarse
@@ -33,10 +40,10 @@ def column(argument: str, x: Any) -> np.ndarray:
 
 
 def as_objects(a: np.ndarray, *, days_as_times: bool = False) -> np.ndarray:
-    """Labels as Python's objects, and numpy's own where Python has no such time.
+    """Labels as Python objects; times that Python cannot represent stay numpy objects.
 
-    Of years beyond 9999 and of nanoseconds numpy would make bare integers. A date never equals a
-    time in Python, so beside times dates are wanted as their midnights.
+    Numpy would turn years beyond 9999 and nanoseconds into bare integers. In Python a date never
+    equals a time, so if a column also holds times, its dates become midnights.
     """
     a = np.asarray(a)
     if a.dtype.kind not in "mM":
@@ -72,12 +79,12 @@ def _from_sequence(x: Sequence[Any]) -> np.ndarray:
 
 
 def is_missing(label: Any) -> bool:
-    """None, NaN, NaT and pandas' NA stand for no label."""
+    """Whether an object marks a missing label: None, NaN, NaT or pandas' NA."""
     if label is None:
         return True
     try:
         return bool(label != label)
-    except TypeError:  # pandas.NA refuses to be true or false
+    except TypeError:  # pandas.NA has no truth value
         return True
 
 
@@ -96,13 +103,14 @@ def factorize(argument: str, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def _factorize_objects(argument: str, labels: list[Any]) -> tuple[np.ndarray, np.ndarray]:
-    """`factorize` by Python's own hashing, with no step of Python's for each row."""
+    """`factorize` with Python's own hashing, but without a Python loop over the rows."""
     n, dtype = len(labels), index_dtype(len(labels))
     try:
         distinct = dict.fromkeys(labels)
     except TypeError:
         k = next(k for k, label in enumerate(labels) if not _is_hashable(label))
-        fail_type(argument, f"must hold hashable labels; row {k} is {labels[k]!r}.")
+        kind = type(labels[k]).__name__  # labels may be private, but their types are public
+        fail_type(argument, f"must hold hashable labels; row {k} holds a {kind}.")
     present = 0
     for label in distinct:
         if type(label) is not str and is_missing(label):
@@ -112,7 +120,7 @@ def _factorize_objects(argument: str, labels: list[Any]) -> tuple[np.ndarray, np
             present += 1
     codes = np.fromiter(map(distinct.__getitem__, labels), dtype, n)
     first = np.empty(present, np.int64)
-    # Of several rows with one code the last to be written counts, which is the first row.
+    # Rows are written in reverse, so that the first row of each code overwrites the later ones.
     rows = np.flatnonzero(codes >= 0)[::-1]
     first[codes[rows]] = rows
     return codes, first
@@ -127,28 +135,28 @@ def _is_hashable(label: Any) -> bool:
 
 
 def _factorize_texts(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """`factorize` for numpy's texts, none of which is missing."""
+    """`factorize` for an array of numpy texts without missing labels."""
     texts = _characters(labels)
     hashes = np.empty(labels.size, np.uint64)
-    with np.errstate(over="ignore"):  # meant, and told of where nothing is compiled
-        hash_texts(texts, hashes)
+    with np.errstate(over="ignore"):  # intended, but numpy warns of it
+        hash_texts(texts, hashes, KEY)
     return _number(texts, hashes)
 
 
 def _as_texts(labels: list[Any]) -> np.ndarray | None:
-    """Labels as numpy's texts if all are short ones, which are quicker to hash and to sort."""
+    """Labels as numpy texts if all are short, since these are faster to hash and to sort."""
     if set(map(type, labels)) != {str} or max(map(len, labels)) > LONGEST_TEXT:
         return None
-    # Numpy takes zeros at the end of a text for padding, and has no texts without characters.
+    # Numpy treats zeros at the end of a text as padding, and has no type for empty texts.
     has_zeros = "\0" in "".join(labels)
     return None if has_zeros or not any(labels) else np.array(labels, dtype=str)
 
 
 def _characters(labels: np.ndarray) -> np.ndarray:
-    """The characters of numpy's texts as numbers, one row per text."""
+    """The characters of numpy texts as numbers, one row per text."""
     own = np.ascontiguousarray(labels, labels.dtype.newbyteorder("="))
     characters = own.view(np.uint32).reshape(labels.size, own.dtype.itemsize // 4)
-    # Kernels meet one kind of array, which the caller may have frozen or not.
+    # The kernel compiles once for read-only arrays, whether or not the caller's array is frozen.
     characters.flags.writeable = False
     return characters
 
@@ -159,7 +167,7 @@ def factorize_keys(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _number(keys: np.ndarray, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """`factorize` for numbers, or rows of numbers, with their hashes."""
+    """`factorize` for numbers, or rows of numbers, whose hashes are given."""
     n, dtype = hashes.size, index_dtype(hashes.size)
     table = np.full(1 << max(4, (2 * n - 1).bit_length()), -1, dtype)
     codes, first = np.empty(n, dtype), np.empty(n, dtype)
@@ -168,13 +176,14 @@ def _number(keys: np.ndarray, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def _hash(keys: np.ndarray) -> np.ndarray:
-    """Let every bit of a key act on the lowest bits of its hash.
+    """Hash keys so that every bit of a key affects the lowest bits of its hash.
 
-    Multiplying by an odd number carries bits upward, the shifts bring them down again: whole
-    numbers as floats, or times as nanoseconds, differ only in high bits.
+    Whole numbers as floats, and times as nanoseconds, differ only in high bits. Multiplying by an
+    odd number carries bits upward, and the shifts bring them down again.
     """
-    h = keys.view(np.uint64) ^ (keys.view(np.uint64) >> np.uint64(32))
-    h *= np.uint64(0x9E3779B97F4A7C15)
+    h = keys.view(np.uint64) * KEY[0]
+    h ^= h >> np.uint64(32)
+    h *= KEY[1]
     h ^= h >> np.uint64(29)
     h *= np.uint64(0x9E3779B97F4A7C15)
     h ^= h >> np.uint64(32)
@@ -187,7 +196,7 @@ def _factorize_numbers(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if kind in "iub":
         keys = labels.astype(np.int64)
     elif kind == "f":
-        # Adding zero makes one label of 0.0 and -0.0.
+        # Adding zero turns -0.0 into 0.0, so that both are one label.
         keys = (labels.astype(np.float64) + 0.0).view(np.int64)
         missing = np.isnan(labels)
     else:
@@ -220,7 +229,7 @@ def by_sorted_label(labels: np.ndarray, first: np.ndarray) -> np.ndarray:
             order = _sorted_texts(distinct)
         else:
             order = np.argsort(distinct, kind="stable")
-    except (TypeError, OverflowError):  # numpy cannot compare times of very different units
+    except (TypeError, OverflowError):  # numpy cannot compare times whose units differ too much
         return np.arange(first.size)
     rank = np.empty(first.size, dtype=np.int64)
     rank[order] = np.arange(first.size)
@@ -228,7 +237,7 @@ def by_sorted_label(labels: np.ndarray, first: np.ndarray) -> np.ndarray:
 
 
 def _sorted_texts(labels: np.ndarray) -> np.ndarray:
-    """Order of distinct texts; where all characters fit into a byte, by eight of them at a time."""
+    """Order of distinct texts. If all characters fit into a byte, eight are compared at a time."""
     characters = _characters(labels)
     width = characters.shape[1]
     if width > LONGEST_TEXT or (labels.size and characters.max() > 255):
@@ -240,7 +249,7 @@ def _sorted_texts(labels: np.ndarray) -> np.ndarray:
 
 
 def distinct_labels(argument: str, labels: Any, n: int) -> np.ndarray:
-    """One label per node, no two the same."""
+    """Read one label per node, and refuse repeated ones."""
     labels = column(argument, labels)
     if labels.size != n:
         fail(argument, f"must have length {n}, not {labels.size}.")
@@ -253,7 +262,7 @@ def distinct_labels(argument: str, labels: Any, n: int) -> np.ndarray:
 
 
 def first_repeated(codes: np.ndarray) -> int:
-    """First row whose code occurred before."""
+    """First row whose code occurs in an earlier row."""
     seen = np.zeros(int(codes.max()) + 1, dtype=np.uint8)
     return int(first_repeat(codes, seen))
 
@@ -266,7 +275,7 @@ def refuse_missing(argument: str, codes: np.ndarray, per: str, more: str = ".") 
 
 
 def concatenate(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """One column from two, as objects where a common type would change a label."""
+    """Join two columns; the result holds objects if a common type would change a label."""
     kinds = {a.dtype.kind, b.dtype.kind}
     if kinds <= set("iubf"):
         common = np.result_type(a, b).kind != "f" or (_fits_float(a) and _fits_float(b))
@@ -281,52 +290,37 @@ def concatenate(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _fits_unit(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether no time in `a` changes when it is written in a unit that also holds those of `b`."""
+    """Whether all times in `a` stay exact in the common unit of `a` and `b`."""
     try:
         back = a.astype(np.result_type(a, b)).astype(a.dtype)
     except (TypeError, OverflowError):
-        # Years of durations have no number of days; from numpy 2.5 on, times do not wrap around.
+        # A duration in years has no fixed number of days. Since numpy 2.5, times do not wrap
+        # around.
         return False
     return np.array_equal(back[~np.isnat(a)], a[~np.isnat(a)])
 
 
 def _fits_float(a: np.ndarray) -> bool:
-    """Whether no number changes when it becomes a 64-bit float."""
+    """Whether all numbers are exact as 64-bit floats."""
     return a.dtype.kind == "f" or a.size == 0 or max(-int(a.min()), int(a.max())) <= 2**53
 
 
 # --------------------------------------------------------------------------- looking labels up
 
-# A unit of numpy's times in attoseconds, its finest one.
-_ATTOSECONDS = {
-    "W": 604800 * 10**18,
-    "D": 86400 * 10**18,
-    "h": 3600 * 10**18,
-    "m": 60 * 10**18,
-    **{
-        unit: 10 ** (18 - 3 * k) for k, unit in enumerate(("s", "ms", "us", "ns", "ps", "fs", "as"))
-    },
-}
 
+def _moment(label: Any) -> Any:
+    """A date, time or duration as a Python object, dates as midnights; None for other labels.
 
-def _moment(label: Any) -> tuple[str, int] | None:
-    """What two ways of writing one date, time or duration have in common; None for others."""
-    for convert in ("to_datetime64", "to_timedelta64"):  # pandas, which keeps nanoseconds
+    Times that Python cannot represent stay numpy objects in their own unit.
+    """
+    for convert in ("to_datetime64", "to_timedelta64"):  # a pandas object, which keeps nanoseconds
         if hasattr(label, convert):
             label = getattr(label, convert)()
-    if isinstance(label, dt.date) and getattr(label, "tzinfo", None) is None:
-        label = np.datetime64(label)
-    elif isinstance(label, dt.timedelta):
-        label = np.timedelta64(label)
-    if not isinstance(label, (np.datetime64, np.timedelta64)) or np.isnat(label):
+    if isinstance(label, (dt.date, dt.timedelta)) and getattr(label, "tzinfo", None) is None:
+        label = np.array(label, "m8" if isinstance(label, dt.timedelta) else "M8")[()]
+    if not isinstance(label, (np.datetime64, np.timedelta64)):
         return None
-    kind = label.dtype.kind
-    if kind == "M" and np.datetime_data(label.dtype)[0] in "YM":
-        label = label.astype("M8[D]")
-    unit, count = np.datetime_data(label.dtype)
-    if unit not in _ATTOSECONDS:
-        return f"{kind} {unit}", int(label.astype(np.int64)) * count
-    return kind, int(label.astype(np.int64)) * count * _ATTOSECONDS[unit]
+    return as_objects(np.array([label]), days_as_times=True)[0]
 
 
 class LabelIndex:
@@ -341,7 +335,7 @@ class LabelIndex:
             if self._child.setdefault((above, label), i) != i:
                 self._twins.setdefault((above, label), []).append(i)
         self._root = int(np.argmin(parent))  # its parent is -1
-        self._moments: dict[tuple[str, int], Any] | None = None
+        self._moments: dict[Any, Any] | None = None
 
     def node(self, argument: str, label: Any) -> int:
         """The one node with this label, or at this path of labels."""
@@ -367,7 +361,7 @@ class LabelIndex:
         return i
 
     def _at_path(self, path: tuple[Any, ...]) -> list[int]:
-        """The nodes at a path from the root or, if there are none, from just below the root."""
+        """The nodes at a path from the root, or else at a path from just below the root."""
         if not path:
             return []
         steps = [self._spelling(step) for step in path]
@@ -380,12 +374,12 @@ class LabelIndex:
         return found
 
     def _called(self, above: int, label: Any) -> list[int]:
-        """The children of a node that have this label."""
+        """The children of a node that have a given label."""
         first = self._child.get((above, label))
         return [] if first is None else [first, *self._twins.get((above, label), ())]
 
     def _spelling(self, label: Any) -> Any:
-        """The label as this tree has it, where times may be written in several ways."""
+        """The label in the form that this tree uses, since times have several representations."""
         if label in self._node:
             return label
         moment = _moment(label)

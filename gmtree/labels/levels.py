@@ -10,17 +10,17 @@ import numpy as np
 
 from gmtree._kernels import tries as kernels
 from gmtree._validate import fail, index_dtype, one_of, shown
+from gmtree.labels.codes import Codes
 from gmtree.labels.columns import (
-    Codes,
     column_names,
     encode,
     encode_index,
     is_frame,
-    library,
     listed_names,
     take_column,
 )
-from gmtree.labels.distinct import as_objects
+from gmtree.labels.distinct import KEY, as_objects
+from gmtree.labels.libraries import library
 
 ROOT_LABEL = "total"
 _SMALLEST_TABLE = 1 << 10
@@ -30,27 +30,24 @@ _SMALLEST_TABLE = 1 << 10
 class LevelLabels:
     """Labels of the nodes of a tree made from levels, as codes and the labels of each level.
 
-    It can be used like an array of labels, which it becomes where one is needed.
+    It can be used like an array of labels, and numpy functions convert it to one.
 
     Attributes
     ----------
     codes : array of int, one per node
         Codes of labels within the node's level; whole-number labels stand for themselves.
     level : array of uint8 or uint32, one per node
-        Number of the level: 0 for a root that is above all levels.
+        Number of the level, with 0 for a root above all levels.
     categories : tuple
-        By level, the labels that codes stand for; None where codes are the labels.
+        For each level, the labels that its codes stand for; None if the codes are the labels.
     kind : str or None
-        Library of frames that the columns came from.
-    from_records : bool
-        Whether the leaves are those that occur in records, which a private release has to say.
+        DataFrame library of the columns.
     """
 
     codes: np.ndarray
     level: np.ndarray
     categories: tuple[np.ndarray | None, ...]
     kind: str | None = None
-    from_records: bool = False
 
     @property
     def size(self) -> int:
@@ -59,7 +56,7 @@ class LevelLabels:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, without those of the strings themselves."""
+        """Bytes held, not counting the strings themselves."""
         held = [a.nbytes for a in self.categories if a is not None]
         return self.codes.nbytes + self.level.nbytes + sum(held)
 
@@ -86,25 +83,24 @@ class LevelLabels:
 
 
 class LevelTree(NamedTuple):
-    """What `Tree` needs to know of a tree made from levels."""
+    """Parents, labels and level names, from which a `Tree` is made."""
 
     parent: np.ndarray
     labels: LevelLabels
     names: tuple[str, ...]
     node: np.ndarray  # of each row
+    from_records: bool = False  # whether the leaves are those that occur in records
 
 
 def from_levels(
     columns: tuple[Any, ...], levels: Sequence[str] | None, missing: str, *, records: bool = False
 ) -> LevelTree:
-    """A tree whose leaves are the rows, or with `records` the distinct rows."""
+    """A tree whose leaves are the rows, or the distinct rows if `records` is true."""
     one_of("missing", missing, ("error", "stop"))
     coded, names, kind = read_levels(columns, levels)
     if missing == "error":
         refuse_missing(coded, names)
-    made = build(coded, names, kind)
-    if records:
-        made = made._replace(labels=replace(made.labels, from_records=True))
+    made = build(coded, names, kind)._replace(from_records=records)
     inner = np.zeros(made.parent.size, bool)
     inner[made.parent[1:]] = True
     if missing == "stop" and (ends_inside := inner[made.node]).any():
@@ -116,7 +112,7 @@ def from_levels(
         )
     if not records and made.parent.size - np.count_nonzero(inner) < made.node.size:
         _refuse_repeated(made, coded)
-    # Rows are leaves in order; ordering the nodes will need the memory.
+    # Rows are the leaves in order, and sorting the nodes will need this memory.
     return made if records else made._replace(node=made.node[:0].copy())
 
 
@@ -160,7 +156,7 @@ def read_levels(
 
 
 def same_index(names: Sequence[str], columns: Sequence[Any]) -> None:
-    """Refuse columns of pandas whose rows are labelled differently: they are matched in order."""
+    """Refuse pandas columns with different indexes, since columns are matched by position."""
     indexed = [(n, c) for n, c in zip(names, columns, strict=True) if library(c) == "pandas"]
     indexed = [(n, c) for n, c in indexed if hasattr(c, "index") and hasattr(c, "iloc")]
     for name, c in indexed[1:]:
@@ -182,7 +178,7 @@ def refuse_missing(coded: Sequence[Codes], names: Sequence[str]) -> None:
 
 
 def refuse_empty(coded: Sequence[Codes], names: Sequence[str]) -> None:
-    """Refuse labels without characters, which tables have where a label is missing."""
+    """Refuse empty texts as labels, since many tables use them for missing labels."""
     for name, c in zip(names, coded, strict=True):
         if c.categories is None or c.categories.dtype.kind not in "OUT":
             continue
@@ -197,7 +193,7 @@ def refuse_empty(coded: Sequence[Codes], names: Sequence[str]) -> None:
 
 
 def refuse_total(made: LevelTree, coded: Sequence[Codes], names: Sequence[str]) -> None:
-    """Refuse a first level with the label of the root that was put above it."""
+    """Refuse a first level that contains the label of the root put above it."""
     if made.labels.level[0] != 0:
         return
     first = coded[0]
@@ -207,20 +203,20 @@ def refuse_total(made: LevelTree, coded: Sequence[Codes], names: Sequence[str]) 
     if rows.size:
         fail(
             names[0],
-            f"must not have the label {ROOT_LABEL!r} beside others, since the root above them is "
-            f"called so; row {rows[0]} has it. The row of the total has missing labels in all "
-            "levels.",
+            f"must not have the label {ROOT_LABEL!r} beside other labels, since the root above "
+            f"them has that name; row {rows[0]} has it. The row of the total has missing labels in "
+            "all levels.",
         )
 
 
 def path_of_row(coded: Sequence[Codes], row: int) -> str:
-    """The labels of a row, as far as it has any, for an error message."""
-    labels = [c.label(row) for c in coded]
-    return "(" + ", ".join(shown(x) for x in labels if x is not None) + ")"
+    """The labels of a row that are not missing, for an error message."""
+    labels = [shown(x) for c in coded if (x := c.label(row)) is not None]
+    return f"({', '.join(labels)})" if labels else "the total"
 
 
 def _refuse_repeated(made: LevelTree, coded: Sequence[Codes]) -> None:
-    """Name the first row that ends at the leaf of an earlier one."""
+    """Raise an error that names the first row that ends at the leaf of an earlier row."""
     order = np.argsort(made.node, kind="stable")
     again = order[1:][np.diff(made.node[order]) == 0]
     row = int(again.min())
@@ -233,18 +229,18 @@ def _refuse_repeated(made: LevelTree, coded: Sequence[Codes]) -> None:
 
 
 def refuse_summing_matrix(frame: Any, names: Sequence[Any]) -> None:
-    """Refuse a frame whose columns are the leaves, as a matrix of sums has them."""
+    """Refuse a DataFrame that is a summing matrix, with one column per leaf."""
     columns = []
     for k, name in enumerate(names):
         try:
             a = np.asarray(take_column("levels", frame, name))
         except (TypeError, ValueError):
-            return  # what is wrong is told when columns are read
+            return  # reading the columns will raise a better error
         if a.ndim != 1:
             return
         if a.dtype.kind in "iufb" and ((a == 0) | (a == 1)).all():
             columns.append(a)
-        elif k:  # the first may hold the names of the rows
+        elif k:  # the first column may hold the names of the rows
             return
     if len(columns) < 2 or len({a.size for a in columns}) > 1 or not columns[0].size:
         return
@@ -262,15 +258,15 @@ def refuse_summing_matrix(frame: Any, names: Sequence[Any]) -> None:
 
 
 def build(coded: Sequence[Codes], names: Sequence[str], kind: str | None) -> LevelTree:
-    """The tree of all paths that the rows give, and the node at which each row ends.
+    """The tree of the paths of all rows, and the node at which each row ends.
 
-    Rows may stop at any level, but have no label below one that is missing. Inner nodes are
-    numbered level by level in order of appearance, then the leaves in that order.
+    Rows may end at any level, but may not have a label below a missing one. Internal nodes are
+    numbered level by level in order of appearance, and the leaves follow in order of appearance.
     """
     rows = coded[0].codes.size
     dtype = index_dtype(rows * (len(coded) + 1))
     above = np.zeros(rows, dtype)
-    active: np.ndarray | None = None  # rows that have not stopped; None for all
+    active: np.ndarray | None = None  # rows that have not ended yet; None if no row has ended
     parents = [np.full(1, -1, dtype)]
     codes, levels = [np.zeros(1, np.int32)], [0]
     categories: list[np.ndarray | None] = [np.array([ROOT_LABEL], dtype=object)]
@@ -328,7 +324,7 @@ def _stop(
     node: np.ndarray,
     offset: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """End the rows that have no label at this level; which rows go on, and their nodes above."""
+    """End the rows that have no label at this level; return the other rows and their parents."""
     missing = coded[depth].missing
     if missing is None:
         missing = np.zeros(node.size, bool)
@@ -348,12 +344,12 @@ def _stop(
 
 
 def number_pairs(above: np.ndarray, code: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Parent and label code of the distinct pairs; `above` becomes each row's pair.
+    """Parent and label code of the distinct pairs; `above` becomes the number of each row's pair.
 
-    Rows sorted by both need no table of what has been seen.
+    If rows are sorted by parent and code, no hash table is needed.
     """
     rows = code.size
-    # Kernels are compiled for signed codes only.
+    # The kernels are compiled for signed codes only.
     code = np.ascontiguousarray(code, np.promote_types(code.dtype, np.int8))
     parent, label = np.empty(rows, above.dtype), np.empty(rows, code.dtype)
     distinct = int(kernels.descend_sorted(above, code, parent, label))
@@ -361,19 +357,20 @@ def number_pairs(above: np.ndarray, code: np.ndarray) -> tuple[np.ndarray, np.nd
         if distinct:
             kernels.number_sorted(above, code)
         return _kept(parent, label, distinct)
-    # Three quarters of the table may be filled.
+    # At most three quarters of the hash table are filled.
     largest = 1 << (rows + rows // 3 + 1).bit_length()
     size, row, distinct = min(_SMALLEST_TABLE, largest), 0, 0
     while row < rows:
         table = np.full(size, -1, above.dtype)
-        kernels.enter(table, parent, label, distinct)
-        row, distinct = kernels.descend(row, above, code, table, parent, label, distinct)
+        with np.errstate(over="ignore"):  # as in `_factorize_texts`
+            kernels.enter(table, parent, label, distinct, KEY)
+            row, distinct = kernels.descend(row, above, code, table, parent, label, distinct, KEY)
         size = min(8 * size, largest)
     return _kept(parent, label, distinct)
 
 
 def _kept(parent: np.ndarray, label: np.ndarray, distinct: int) -> tuple[np.ndarray, np.ndarray]:
-    """The entries that are used, without the memory of the others if that is much."""
+    """The used entries, copied if the unused rest would keep much memory alive."""
     if distinct < parent.size // 2:
         return parent[:distinct].copy(), label[:distinct].copy()
     return parent[:distinct], label[:distinct]
@@ -382,13 +379,13 @@ def _kept(parent: np.ndarray, label: np.ndarray, distinct: int) -> tuple[np.ndar
 def _leaves_last(
     parent: np.ndarray, labels: LevelLabels, node: np.ndarray
 ) -> tuple[np.ndarray, LevelLabels, np.ndarray]:
-    """The same tree with leaves that lie at different depths in the order of the rows."""
+    """Renumber the nodes so that leaves at different depths come in the order of the rows."""
     n = parent.size
     first = np.full(n, node.size, np.int64)
     first[node[::-1]] = np.arange(node.size - 1, -1, -1)
     inner = np.zeros(n, bool)
     inner[parent[1:]] = True
-    # Inner nodes keep their order, and come before all rows.
+    # Internal nodes keep their order, and come before all leaves.
     first[inner] = -1
     order = np.argsort(first, kind="stable")
     rank = np.empty(n, parent.dtype)

@@ -1,77 +1,103 @@
-"""Counts with differential privacy: exact noise and an exact account of what it costs.
+"""Counts with differential privacy: exact noise, and an exact ledger of the privacy loss.
 
-What is promised
-----------------
-:func:`release` adds independent noise to the count of every measured node and computes all else
-from these noisy counts; :func:`release_tables` does the same for several marginals of a table
-at every node. For any two data sets that are neighbours, the noisy counts have nearly
-the same distribution: any event has probabilities that differ by a factor of at most exp(epsilon)
-(budget in `epsilon`, discrete Laplace noise [1]_), or their Rényi divergence of each order alpha
-is at most alpha rho (budget in `rho`, discrete Gaussian noise unless you choose the other:
-zero-concentrated differential privacy [2]_). Neighbours differ in the records of one person: up
-to `max_contributions` of them, added or removed, or moved to other leaves. So whoever sees the
-release, whatever else they know and however they compute, learns little that depends on whether
-one person took part. What is computed from the noisy counts (consistent, non-negative, whole
-values; intervals; anything later on) costs nothing more. Two releases about the same people add
-up: an :class:`Account` adds their losses, and refuses what would exceed its budget.
+The guarantee
+-------------
+:func:`release` adds independent noise to the count of every measured node, and computes everything
+else from these noisy counts. :func:`release_tables` does this for several marginals of a table at
+every node. For any two neighbouring data sets, the noisy counts have nearly the same distribution.
+With a budget in `epsilon` (discrete Laplace noise [1]_), the probabilities of any event differ by a
+factor of at most exp(epsilon). With a budget in `rho` (discrete Gaussian noise by default), the
+Rényi divergence of each order alpha is at most alpha rho: this is zero-concentrated differential
+privacy [2]_. Neighbouring data sets differ in the records of one person: up to `max_contributions`
+records, added or removed, or moved to other leaves. So a reader of the release learns little that
+depends on whether one person took part, whatever else the reader knows or computes. Everything
+that is computed from the noisy counts (consistent, non-negative and whole values, intervals, later
+analyses) costs nothing more. The losses of several releases about the same people add up: an
+:class:`Account` adds them, and refuses a release that would exceed its budget.
 
-Noise is drawn with integers only and has exactly the stated distribution [3]_: floating-point
-noise would betray the counts by its last digits [4]_. The random words come from OpenSSL's
-generator (``ssl.RAND_bytes``), which is cryptographically secure and which the operating system
-seeds, or directly from the operating system (``os.urandom``) where Python lacks OpenSSL. Budgets
-and scales are fractions, rounded to the side of more noise, and losses are printed rounded up.
-There is no seed.
+Noise is drawn with integers only and has exactly the stated distribution [3]_. Floating-point noise
+would reveal the counts by its last digits [4]_. The random words come from OpenSSL's generator
+(``ssl.RAND_bytes``), which is cryptographically secure and seeded by the operating system. If
+Python lacks OpenSSL, they come from the operating system itself (``os.urandom``). Budgets and
+scales are fractions, rounded to the side of more noise, and losses are printed rounded up. A
+release takes no seed.
 
-What it rests on
-----------------
-- A record counts at one leaf and at the nodes above it, and nobody has more than
+Assumptions
+-----------
+- A record counts at one leaf and at the nodes above it, and each person has at most
   `max_contributions` records.
-- The tree, its empty leaves included, all options and the decision to publish were made without
-  looking at the data. A tree that lists only places where somebody lives tells who lives there. If
-  a tree was made from the records, `outside` has to say so, and the ledger names it.
-- Counts of leaves are cut off at 0 and at `max_count`, a public bound which the ledger states; one
-  more record then still changes one leaf by at most one. The default bound is 2^50 divided by the
-  height and the number of leaves, which is little on deep trees. No error, warning or message
-  depends on the counts. When records move (``neighbors="change_one"``) cutting off would change the
-  total, which is public then, so nothing is cut off: a negative count or too large a total is
-  refused.
+- If the bounds on a person's records are enforced (`person` in :func:`gmtree.release_frame`),
+  further records are left out, and neighbouring data differ in all records of one person. One more
+  record of a person above the bounds may replace a counted one, which can cost up to twice the
+  loss. Stated errors do not include the records left out.
+- The tree, with its empty leaves, all options and the decision to publish were made without
+  looking at the data. A tree that lists only inhabited places reveals which places these are. If a
+  tree was made from the records, `disclosures` must state that, and the ledger names it.
+- Counts of leaves are cut off at 0 and at `max_count`, a public bound that the ledger states. After
+  that, one more record still changes one leaf by at most one. The default bound is 2^50 divided by
+  the height and the number of leaves, which is low on deep trees. No error, warning or message
+  depends on the counts. If records move (``neighbors="change_one"``), the total is public, and
+  cutting off a count would change it. Then nothing is cut off, and a negative count or too large a
+  total is refused.
 
-What is not promised
---------------------
+Limits
+------
 - Invariants, and all counts that follow from them as sums or differences, are published exactly
-  and are outside the guarantee: with enough of them a person's record can be worked out [5]_. The
-  ledger names each, and states what a person can lose to somebody who knows them: a record that
-  moves between two leaves without changing an exact count changes two paths instead of one.
-- How long a computation takes, what it leaves in memory or on disk, and other side channels.
-- That a *group* is protected as a person is (k people: k times epsilon, k^2 times rho), or that
-  nothing can be learnt about a person from facts about others.
-- The counts you pass in: they stay in your memory. The result does not hold them, and neither do
-  our variables in a traceback when a release fails.
+  and are outside the guarantee. With enough of them a person's record can be inferred [5]_. The
+  ledger names each of them. It also states a person's loss towards a reader who knows them. That
+  loss can be larger, because a record that moves between two leaves without changing an exact count
+  changes two paths instead of one.
+- The guarantee does not cover the duration of a computation, traces in memory or on disk, and
+  other side channels.
+- A group of k people has k times the loss in epsilon, and k^2 times the loss in rho. Facts about
+  other people may still reveal something about a person.
+- The counts that you pass in stay in your memory. The result does not hold them. If a release
+  fails, the variables of gmtree in the traceback do not hold them either.
 
 Where to read on
 ----------------
-The files of this package:
+The files of this package, by room:
 
-    budget          the arguments that all functions share, checked once
-    workload        what is measured at a node: its total, or several queries of its table
-    invariants      what is published exactly, and what follows from that
-    worst_case      the largest loss of any person on a tree
-    allocation      a budget divided among the levels of a tree
-    ledger          what one release promises, line by line
-    account         a budget for several releases, in a file
-    people          how many records of a person count
-    measuring       true counts into noisy ones: the only place that sees true counts
-    sampling        exact discrete noise
-    release         everything that is computed from noisy counts
-    tables          the same for tables
-    intervals       confidence intervals, from the cumulants of the noise (cumulants)
-    bootstrap       errors of values that are kept from being negative
-    level_sizes     budgets for trees of which only the sizes of levels are known
-    stretches       counts of sorted leaves that are held in several places
-    planning        errors beforehand, and shares that make them small (optimal)
-    columns         a release as a table
-    storage         a release on disk, with its provenance (packing, provenance)
-    testing         seeded noise for experiments, which is not private
+    accounting/
+        budget          the arguments that all functions share, checked once
+        workload        the measured queries of a node: its total, or marginals of its table
+        invariants      counts that are published exactly, and counts that follow from them
+        worst_case      the largest loss of any person on a tree
+        allocation      a budget divided among the levels of a tree
+        level_sizes     budgets for trees of which only the sizes of levels are known
+        ledger          the privacy loss of one release, line by line (text: ledger_text)
+        account         a budget for several releases (file: account_file, text: account_text)
+        conversion      rho into (epsilon, delta) and back, rounded to the safe side
+        gaussian        integer noise as Gaussian noise, for epsilon, delta and sums of losses
+        path_losses     the law of the privacy loss itself, for small sigma
+        tight           the epsilon of a ledger, and the rho for an epsilon
+        rational        exact fractions and their roots
+    noise/
+        laplace         discrete Laplace noise: its sampler, moments, loss and words
+        gaussian        discrete Gaussian noise
+        mechanism       their base class; registry lists all mechanisms
+        inversion       draws by looking up random words; cumulative computes the tables for it
+        words           sources of random words
+    publishing/
+        people          the rule that chooses the counted records of each person
+        measuring       true counts into noisy counts: the only place that sees true counts
+        stretches       noisy counts of sorted leaves that are held in several places
+        publish         the function that makes every release, and the base class of its results
+        release         releases of counts
+        tables          releases of tables
+        intervals       confidence intervals, from the cumulants of the noise (cumulants)
+        bootstrap       errors of non-negative and whole values
+        columns         the columns of a release, for DataFrames and files
+    planning/
+        plan            errors before a release
+        shares          shares of the budget that make the errors small
+        optimal         the search for these shares; optimal_tables is its version for tables
+    files/
+        storage         releases on disk
+        packing         labels and trees as arrays, and fingerprints
+        provenance      the origin of a release: time, versions, options and account
+        verifying       whether a published file is as it was written, and was charged
+    testing             seeded noise for experiments, which is not private
 
 References
 ----------
@@ -92,6 +118,12 @@ Examples
 >>> tree = gm.shapes.complete(2, 3)
 >>> print(privacy.allocate(tree, epsilon="1/2").ledger)
 Privacy ledger: pure differential privacy, epsilon = 1/2
+Someone who knows all other records, and has to guess (50 %) whether one person's records are in
+the data, guesses right with a chance of at most 62.25 % after reading this release.
+The release spends epsilon = 1/2 of a budget of 1/2; every further release about the same people
+adds to that.
+The numbers count every record of every person.
+<BLANKLINE>
 discrete Laplace noise; budget 1/2
 <BLANKLINE>
   level  nodes  share  scale  loss
@@ -101,32 +133,41 @@ discrete Laplace noise; budget 1/2
   total (worst path from the root to a leaf): 1/2
 <BLANKLINE>
 Assumes:
-  - Neighbouring data differ by one record of one person, added or removed.
-  - Nobody has more records: promised, not checked.
+  - Neighbouring data differ in the records of one person, added or removed.
+  - Each person contributes at most 1 record (asserted by the caller, not enforced).
   - A record is counted at one leaf and at all nodes above it.
-  - Counts of leaves are cut off at 0 and at 93,824,992,236,885; stated errors do not include what
-    that changes.
-  - The tree, its empty leaves included, was chosen without looking at the data.
-  - Nothing is published but functions of the noisy counts and what is listed as outside.
-  - The random words of this machine cannot be guessed.
+  - Counts of leaves are cut off at 0 and at 93,824,992,236,885; stated errors do not include the
+    effect of this.
+  - The tree, including its empty leaves, was chosen without looking at the data.
+  - Only functions of the noisy counts and the disclosures below are published.
+  - The random number generator is unpredictable.
   - Nobody observes time, memory or other side effects of the computation.
-Outside the guarantee:
+Disclosures, which the guarantee does not cover:
   - nothing
 """
 
 from gmtree.privacy import testing
-from gmtree.privacy.account import Account, Entry
-from gmtree.privacy.allocation import LEAVES_FROM_RECORDS, Allocation, allocate, privacy_loss
-from gmtree.privacy.bootstrap import BootstrapErrors
-from gmtree.privacy.conversion import zcdp_delta, zcdp_epsilon, zcdp_rho
-from gmtree.privacy.invariants import Level
-from gmtree.privacy.ledger import Ledger, LevelAccount
-from gmtree.privacy.level_sizes import allocate_levels
-from gmtree.privacy.planning import LevelError, Plan, optimal_shares, plan
-from gmtree.privacy.release import Release, release
-from gmtree.privacy.sampling.noise import discrete_gaussian, discrete_laplace
-from gmtree.privacy.storage import load_ledger
-from gmtree.privacy.tables import TableRelease, release_tables
+from gmtree.privacy.accounting.account import Account
+from gmtree.privacy.accounting.account_file import Entry
+from gmtree.privacy.accounting.allocation import (
+    LEAVES_FROM_RECORDS,
+    Allocation,
+    allocate,
+    privacy_loss,
+)
+from gmtree.privacy.accounting.conversion import zcdp_delta, zcdp_epsilon, zcdp_rho
+from gmtree.privacy.accounting.gaussian import gaussian_epsilon, gaussian_rho
+from gmtree.privacy.accounting.invariants import Level
+from gmtree.privacy.accounting.ledger import Ledger, LevelAccount
+from gmtree.privacy.accounting.level_sizes import allocate_levels
+from gmtree.privacy.files.storage import load_ledger
+from gmtree.privacy.noise.gaussian import discrete_gaussian
+from gmtree.privacy.noise.laplace import discrete_laplace
+from gmtree.privacy.planning.plan import LevelError, Plan, plan
+from gmtree.privacy.planning.shares import optimal_shares
+from gmtree.privacy.publishing.bootstrap import BootstrapErrors
+from gmtree.privacy.publishing.release import Release, release
+from gmtree.privacy.publishing.tables import TableRelease, release_tables
 
 __all__ = [
     "LEAVES_FROM_RECORDS",
@@ -145,6 +186,8 @@ __all__ = [
     "allocate_levels",
     "discrete_gaussian",
     "discrete_laplace",
+    "gaussian_epsilon",
+    "gaussian_rho",
     "load_ledger",
     "optimal_shares",
     "plan",

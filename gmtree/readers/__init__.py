@@ -1,1 +1,1 @@
-"""Trees from what other programs hold: each becomes one parent array, labels and lengths."""
+"""Readers for trees of other programs: an array of parents, with labels and lengths."""

@@ -1,4 +1,4 @@
-"""Trees from what other programs and libraries hold: each becomes one parent array and labels."""
+"""Trees from edge lists, linkage matrices and networkx digraphs, as an array of parents."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def from_edges(child: Any, parent: Any) -> tuple[np.ndarray, np.ndarray]:
     try:
         codes, first = factorize("child", both)
     except TypeError:
-        # One of these says in which column and row it is.
+        # This raises an error that names the column and the row.
         factorize("child", child)
         factorize("parent", parent)
         raise
@@ -96,7 +96,7 @@ def linkage_lengths(Z: Any, heights: Any, parent: np.ndarray) -> np.ndarray | No
         k = int(np.flatnonzero(~np.isfinite(merged))[0])
         fail("heights", f"must be finite; cluster {m + k} has height {merged[k]}.")
     lengths = height[parent] - height
-    lengths[-1] = 0  # the root, which has no parent
+    lengths[-1] = 0  # entry of the root, which has no parent
     lengths /= 2
     return lengths
 
@@ -134,7 +134,7 @@ def from_networkx(
 def _labels_of_graph(graph: Any, label: str | None) -> np.ndarray:
     """The attribute `label` of each node of a digraph, and the node itself if it has none."""
     labels = column("graph", [a.get(label, node) for node, a in graph.nodes(data=True)])
-    factorize("label", labels)  # refuses attributes that cannot be looked up
+    factorize("label", labels)  # raises an error if the attribute cannot be looked up
     return labels
 
 

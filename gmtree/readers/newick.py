@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +24,13 @@ _WRONG = {
     kernels.NO_LENGTH: "a node has at most one length, a number after ':'",
     kernels.MORE: "there must be one tree, and nothing after its ';'",
 }
-# Characters that a name can have only in quotes.
-_NEEDS_QUOTES = re.compile(r"[\s()\[\]:;,']")
+# Characters that a name can contain only in quotes. They include the byte order mark, which readers
+# drop at the beginning of a text: if a tree has a single node, its name begins there.
+_NEEDS_QUOTES = re.compile(r"[\s()\[\]:;,'\ufeff]")
 
 
 class NamesInText:
-    """Names of nodes as stretches of the text they were read from; an array where one is needed.
+    """Names of nodes as slices of the text from which they were read, made an array on demand.
 
     Nodes without a name have None.
     """
@@ -85,7 +88,7 @@ def _restore(names: list[str | None]) -> np.ndarray:
 
 
 def parse(text: Any, convert_underscores: bool) -> tuple[np.ndarray, Any, np.ndarray | None]:
-    """Parents, names (None if no node has one) and lengths (None likewise) of a tree."""
+    """Parents, names and lengths of a tree; names or lengths are None if no node has one."""
     check.flag("convert_underscores", convert_underscores)
     raw = _bytes(text)
     data = np.frombuffer(raw, np.uint8)
@@ -146,6 +149,11 @@ def _bytes(text: Any) -> bytes:
         text = text.encode()
     if not isinstance(text, (bytes, bytearray)):
         check.fail_type("text", f"must be text or the path of a file, not {type(text).__name__}.")
+    if text[:2] == b"\x1f\x8b":
+        try:
+            text = gzip.decompress(text)
+        except (OSError, EOFError, zlib.error):
+            check.fail("text", "must be Newick; it looks like a gzip file, which is damaged.")
     return bytes(text).removeprefix(b"\xef\xbb\xbf")
 
 
@@ -169,7 +177,7 @@ def write(tree: Any, length: Any, names: bool) -> str:
             label[i] += f":{lengths[i].item()!r}"
     start, child = (a.tolist() for a in tree._children)
     pieces: list[str] = []
-    # Nodes still to be written; ~i stands for what comes after the children of i.
+    # Stack of nodes to be written; ~i stands for the text after the children of i.
     waiting = [tree.root]
     while waiting:
         i = waiting.pop()

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from gmtree._kernels import tries as kernels
-from gmtree._validate import array, fail, fail_type, index_dtype, shown
-from gmtree.labels.columns import column_names, is_frame, library, take_column
+from gmtree._validate import InputTypeError, array, fail, fail_type, index_dtype, shown
+from gmtree.labels.columns import column_names, is_frame, take_column
 from gmtree.labels.distinct import column, distinct_labels
+from gmtree.labels.libraries import library
 
 
 def _reader(argument: str, how: Any) -> Callable[[Any], Any]:
-    """A function of an object: itself, or what looks up an attribute."""
+    """A function of an object: the function given, or one that looks up the attribute given."""
     if callable(how):
         return how
     if not isinstance(how, str):
@@ -30,7 +31,7 @@ def _reader(argument: str, how: Any) -> Callable[[Any], Any]:
 def from_objects(
     root: Any, children: Any, label: Any, length: Any
 ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """Parents, labels and lengths of the objects below `root`, depth first."""
+    """Parents, labels and lengths of `root` and the objects below it, in depth-first order."""
     below = _reader("children", children)
     found: list[Any] = []
     parent: list[int] = []
@@ -41,14 +42,14 @@ def from_objects(
             earlier = next(i for i, y in enumerate(found) if y is x)
             fail("root", f"must be a tree; node {earlier} ({x!r}) is reached twice.")
         seen.add(id(x))
-        found.append(x)  # which also keeps its id from being given away
+        found.append(x)  # holding the object also keeps its id from being reused
         parent.append(above)
         try:
             inner = below(x)
             inner = [] if inner is None else list(inner)
         except (AttributeError, TypeError, ValueError) as error:
-            message = f"must say how to find the children of {x!r}: {error}."
-            raise TypeError(f"Argument 'children' {message}") from error
+            rule = f"must say how to find the children of {x!r}: {error}."
+            raise InputTypeError("children", rule) from error
         waiting += [(child, len(found) - 1) for child in reversed(inner)]
     own = np.array(parent, index_dtype(len(parent)))
     return own, _labels_of(found, label), _lengths_of(found, length)
@@ -83,7 +84,7 @@ def _lengths_of(found: list[Any], length: Any) -> np.ndarray | None:
 
 
 def from_summing_matrix(S: Any) -> tuple[np.ndarray, np.ndarray | None]:
-    """Parents, and labels where a frame names the rows."""
+    """Parents, and labels if a frame names the rows."""
     labels, names = None, None
     if is_frame(S):
         S, labels, names = _from_frame(S)
@@ -94,7 +95,7 @@ def from_summing_matrix(S: Any) -> tuple[np.ndarray, np.ndarray | None]:
         fail("S", f"must have a 1 in every row; {_row(row, labels)} has none.")
     parent, owner, row = nest_rows(start, cols, shape)
     if row >= 0:
-        # The smallest of the rows that its leaves belonged to does not hold all of them.
+        # The smallest earlier row that shares a leaf with this row does not contain it.
         others = np.unique(owner[cols[start[row] : start[row + 1]]])
         others = others[others >= 0]
         other = int(others[np.argmin(size[others])])
@@ -121,9 +122,9 @@ def from_summing_matrix(S: Any) -> tuple[np.ndarray, np.ndarray | None]:
 def nest_rows(
     start: np.ndarray, cols: np.ndarray, shape: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """The parent of each row, the last row that holds each column, and a row that breaks it.
+    """The parent of each row, the last row that holds each column, and a row that is not nested.
 
-    Of equal rows the upper one is the parent. The last entry is -1 where all rows are nested.
+    Of equal rows the upper one is the parent. The last entry is -1 if all rows are nested.
     """
     order = np.argsort(-np.diff(start), kind="stable").astype(start.dtype)
     owner = np.full(shape[1], -1, start.dtype)
@@ -154,12 +155,12 @@ def _from_frame(S: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | Non
 
 
 def _is_plain(index: Any) -> bool:
-    """Whether a pandas index only counts the rows."""
+    """Whether a pandas index only numbers the rows."""
     return index.name is None and np.array_equal(index.to_numpy(), np.arange(len(index)))
 
 
-def ones(S: Any) -> tuple[np.ndarray, np.ndarray, tuple[int, int]]:
-    """Where rows start among the columns that hold a 1, those columns, and the shape."""
+def ones(S: Any, argument: str = "S") -> tuple[np.ndarray, np.ndarray, tuple[int, int]]:
+    """Row pointers and columns of the entries that are 1, as in compressed rows, and the shape."""
     if hasattr(S, "tocsr"):
         csr = S.tocsr().copy()
         csr.sum_duplicates()
@@ -168,11 +169,11 @@ def ones(S: Any) -> tuple[np.ndarray, np.ndarray, tuple[int, int]]:
         start, cols = csr.indptr.astype(np.int64), csr.indices.astype(np.int64)
         rows = np.repeat(np.arange(shape[0]), np.diff(start))
     else:
-        a = array("S", S)
+        a = array(argument, S)
         if a.ndim != 2 or 0 in a.shape:
-            fail("S", f"must be a matrix, one row per node, not have shape {a.shape}.")
+            fail(argument, f"must be a matrix, one row per node, not have shape {a.shape}.")
         if a.dtype.kind not in "iufb":
-            fail_type("S", f"must hold 0 and 1, not dtype {a.dtype}.")
+            fail_type(argument, f"must hold 0 and 1, not dtype {a.dtype}.")
         shape = a.shape
         rows, cols = np.nonzero(a)
         values = a[rows, cols]
@@ -180,5 +181,7 @@ def ones(S: Any) -> tuple[np.ndarray, np.ndarray, tuple[int, int]]:
         np.cumsum(np.bincount(rows, minlength=shape[0]), out=start[1:])
     if (values != 1).any():
         k = int(np.flatnonzero(values != 1)[0])
-        fail("S", f"must hold only 0 and 1; row {rows[k]} has {values[k]} in column {cols[k]}.")
+        fail(
+            argument, f"must hold only 0 and 1; row {rows[k]} has {values[k]} in column {cols[k]}."
+        )
     return start, np.ascontiguousarray(cols, np.int64), shape

@@ -1,4 +1,4 @@
-"""`Tree`, and what it is made of: order, arrays, pairs of nodes, families, outlines."""
+"""`Tree` and its parts: order, arrays, pairs of nodes, families, labels, DataFrames, outlines."""
 
 from gmtree.tree.core import Tree as Tree
 

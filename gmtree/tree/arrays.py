@@ -10,11 +10,12 @@ import numpy as np
 from gmtree import _sweep
 from gmtree._kernels import order as kernels
 from gmtree._sweep import unsigned
+from gmtree.tree.order import positions
 from gmtree.tree.pairs import PathIndex
 
 
 class ChildLists(NamedTuple):
-    """Children of all nodes, by the caller's numbers, as kernels take them (unsigned).
+    """Children of all nodes in the caller's numbering, as unsigned arrays for kernels.
 
     The children of i are ``child[start[i]:start[i + 1]]``, ascending; node i stands at
     ``child[place[i]]``.
@@ -29,13 +30,14 @@ BriefChildLists = tuple[np.ndarray, np.ndarray | None, np.ndarray | None]
 
 
 class TreeArrays:
-    """What `Tree` knows of its structure, apart from labels and from what users ask.
+    """The structure of a `Tree`: all of its arrays except the labels.
 
     Every property that is one array per node is computed on first use and kept.
     """
 
     __slots__ = (
         "__weakref__",
+        "_by_height",
         "_cache",
         "_level_start",
         "_order",
@@ -44,8 +46,11 @@ class TreeArrays:
         "_position_parent",
     )
 
+    # `_order` and `_position_parent` are indexed by sweep position, which is the canonical position
+    # if `_by_height` is true; see `gmtree.tree.order.Positions`.
     _parent: np.ndarray
     _order: np.ndarray | None
+    _by_height: bool
     _parents_first: bool
     _position_parent: np.ndarray
     _level_start: np.ndarray
@@ -70,8 +75,13 @@ class TreeArrays:
 
     @property
     def height(self) -> int:
-        """Number of nodes on the longest path from the root to a leaf."""
+        """Number of nodes on the longest path from the root to a leaf; 1 for a single node."""
         return self._level_start.size - 1
+
+    @property
+    def n_levels(self) -> int:
+        """Number of levels, including that of the root: another name for :attr:`height`."""
+        return self.height
 
     @property
     def root(self) -> int:
@@ -89,7 +99,7 @@ class TreeArrays:
 
     @property
     def is_canonical(self) -> bool:
-        """Whether the numbering is canonical, so that nothing has to be permuted."""
+        """Whether the numbering is canonical, so that sweeps need no permutation."""
         return self._order is None
 
     def __len__(self) -> int:
@@ -98,7 +108,7 @@ class TreeArrays:
     # ------------------------------------------------------------------ arrays per node
 
     def _derive(self, name: str, compute: Callable[[], np.ndarray]) -> np.ndarray:
-        """Compute once and keep. Two threads may both compute; the results are the same."""
+        """Compute once and keep the result; two threads may both compute it, with equal results."""
         array = self._cache.get(name)
         if array is None:
             array = compute()
@@ -114,31 +124,50 @@ class TreeArrays:
     @property
     def order(self) -> np.ndarray:
         """``order[r]`` is the node at canonical position r."""
-        if self._order is not None:
-            return self._order
-        return self._derive("order", lambda: np.arange(self.n, dtype=self._parent.dtype))
+        if self._by_height:
+            return self._sweep_order
+        return self._derive("order", lambda: self._canonical[0])
 
     @property
     def rank(self) -> np.ndarray:
         """``rank[i]`` is the canonical position of node i."""
+        if self._by_height:
+            return self._sweep_rank
+        return self._derive("rank", lambda: _inverse(self.order))
+
+    @property
+    def _sweep_order(self) -> np.ndarray:
+        """The node at each position of a sweep."""
+        if self._order is not None:
+            return self._order
+        return self._derive("sweep_order", lambda: np.arange(self.n, dtype=self._parent.dtype))
+
+    @property
+    def _sweep_rank(self) -> np.ndarray:
+        """The position of each node in a sweep."""
         if self._order is None:
-            return self.order
+            return self._sweep_order
         order = self._order
+        return self._derive("sweep_rank", lambda: _inverse(order))
 
-        def compute() -> np.ndarray:
-            rank = np.empty_like(order)
-            kernels.invert(unsigned(order), unsigned(rank))
-            return rank
-
-        return self._derive("rank", compute)
+    @property
+    def _canonical(self) -> tuple[np.ndarray, np.ndarray]:
+        """Node at each canonical position, and the canonical position of its parent."""
+        if self._by_height:
+            return self._sweep_order, self._position_parent
+        found = positions("parent", self._parent, None, by_height=True)
+        assert found.order is not None
+        return found.order, found.position_parent
 
     @property
     def node_height(self) -> np.ndarray:
         """Height of each node: 1 at a leaf, one more than the highest child elsewhere."""
 
         def compute() -> np.ndarray:
-            heights = np.arange(self.height, 0, -1, dtype=self._parent.dtype)
-            return self.from_positions(np.repeat(heights, np.diff(self._level_start)))
+            heights = np.empty_like(self._parent)
+            by_level = np.arange(self.height, 0, -1, dtype=heights.dtype)
+            heights[self.order] = np.repeat(by_level, np.diff(self._level_start))
+            return heights
 
         return self._derive("node_height", compute)
 
@@ -177,19 +206,20 @@ class TreeArrays:
 
     @property
     def leaves(self) -> np.ndarray:
-        """Leaves by ascending number: every vector with one entry per leaf is in this order.
+        """Leaves by ascending number. Every vector with one entry per leaf is in this order.
 
-        For a tree made by :meth:`from_levels` that is the order of the rows, for one made by
-        :meth:`from_linkage` the order of the observations.
+        For a tree made by :meth:`from_levels` this is the order of the rows. For one made by
+        :meth:`from_linkage` it is the order of the observations.
         """
         return self._derive("leaves", self._find_leaves)
 
     @property
     def leaves_left_to_right(self) -> np.ndarray:
-        """Leaves depth first, siblings by ascending number: every subtree is one stretch.
+        """Leaves in depth-first order, so that the leaves of every subtree are consecutive.
 
-        Ranges of leaves (:mod:`gmtree.queries`, ``range_variance``, ``Release.range_sum``) count
-        in this order. Vectors with one entry per leaf are in the order of :attr:`leaves`.
+        Siblings are visited by ascending number. Ranges of leaves (:mod:`gmtree.queries`,
+        ``range_variance``, ``Release.range_sum``) count in this order. Vectors with one entry per
+        leaf are in the order of :attr:`leaves`.
 
         Examples
         --------
@@ -204,10 +234,10 @@ class TreeArrays:
 
     @property
     def internal(self) -> np.ndarray:
-        """Nodes that have children, ascending: the nodes of ``subtree(1)``."""
+        """Nodes that have children, ascending: the nodes of ``k_order_subtree(1)``."""
         if self.is_canonical:
             return np.arange(self.n_internal, dtype=self._parent.dtype)
-        return np.sort(self.order[: self.n_internal])
+        return np.sort(self._sweep_order[: self.n_internal])
 
     def _find_leaves(self) -> np.ndarray:
         if self.is_canonical:
@@ -221,7 +251,7 @@ class TreeArrays:
         return leaves.view(self._parent.dtype)
 
     def _depth_first(self, nodes: np.ndarray) -> np.ndarray:
-        """Places in `nodes` in the order in which a walk depth first meets them."""
+        """Indices into `nodes`, in the order in which a depth-first walk meets these nodes."""
         start, child = (unsigned(a) for a in self._children)
         number, stack = np.empty((2, self.n), start.dtype)
         kernels.depth_first(np.uint64(self.root), start, child, stack, number)
@@ -233,13 +263,13 @@ class TreeArrays:
         return self.is_canonical and self._has_even_depth()
 
     def _leaves_to_left_to_right(self, x: np.ndarray) -> np.ndarray:
-        """Rows of `x`, given by leaf in the order of :attr:`leaves`, from left to right."""
+        """Rows of `x`, given in the order of :attr:`leaves`, reordered from left to right."""
         if self._is_numbered_by_level:
             return x
         return x[np.searchsorted(self.leaves, self.leaves_left_to_right)]
 
     def _has_even_depth(self) -> bool:
-        """Whether all leaves lie equally deep: then each level's parents are the level above."""
+        """Whether all leaves have equal depth; then the parents of a level are the level above."""
         first, above = self._level_start[1:-1], self._level_start[:-2]
         return bool(np.all(self._position_parent[first] >= above))
 
@@ -247,7 +277,7 @@ class TreeArrays:
 
     @property
     def _children(self) -> tuple[np.ndarray, np.ndarray]:
-        """Child lists: children of i are child[start[i]:start[i + 1]], ascending."""
+        """Lists (start, child): the children of i are child[start[i]:start[i + 1]], ascending."""
 
         def compute() -> np.ndarray:
             lists = np.zeros(2 * self.n + 1, dtype=self._parent.dtype)
@@ -260,7 +290,7 @@ class TreeArrays:
 
     @property
     def _child_lists(self) -> ChildLists:
-        """The same lists for kernels, with the place of each node in them."""
+        """Lists of children for kernels, with the place of each node in them."""
 
         def compute() -> np.ndarray:
             place = np.zeros(self.n, dtype=self._parent.dtype)
@@ -273,10 +303,10 @@ class TreeArrays:
 
     @property
     def _brief_child_lists(self) -> BriefChildLists:
-        """The same lists; None for `child` and `place` in a tree numbered level by level.
+        """Lists of children for kernels; no `child` and `place` if nodes are numbered by level.
 
-        Place k holds node k + 1 there and `start` ends with the inner nodes: kernels compute the
-        rest from the number of a node, which saves two arrays.
+        In a tree numbered by level, place k holds node k + 1, and `start` has entries for internal
+        nodes only. Kernels compute the rest from the number of a node, which saves two arrays.
         """
         if not self._is_numbered_by_level:
             return self._child_lists
@@ -288,14 +318,14 @@ class TreeArrays:
 
         return unsigned(self._derive("family_start", compute)), None, None
 
-    # ------------------------------------------------------------------ canonical positions
+    # ------------------------------------------------------------------ positions in sweeps
 
-    def to_positions(self, v: np.ndarray) -> np.ndarray:
-        """Rows of `v`, given by node, in canonical order; `v` itself if that is the same."""
+    def _to_positions(self, v: np.ndarray) -> np.ndarray:
+        """Rows of `v` reordered from nodes to sweep positions; `v` itself if both orders agree."""
         return v if self._order is None else v[self._order]
 
-    def from_positions(self, v: np.ndarray) -> np.ndarray:
-        """Rows of `v`, given in canonical order, by node; `v` itself if that is the same."""
+    def _from_positions(self, v: np.ndarray) -> np.ndarray:
+        """Rows of `v` reordered from sweep positions to nodes; `v` itself if both orders agree."""
         if self._order is None:
             return v
         out = np.empty_like(v)
@@ -304,27 +334,40 @@ class TreeArrays:
 
     @property
     def _leaf_index(self) -> slice | np.ndarray:
-        """Index of :attr:`leaves`; a slice, which moves memory in one go, where possible."""
+        """Index of the leaves: a slice if they are consecutive, since slices copy faster."""
         return slice(self.n_internal, self.n) if self.is_canonical else self.leaves
 
     # ------------------------------------------------------------------ layouts for sweeps
 
     @property
     def _layout(self) -> _sweep.Layout:
-        """Canonical positions, which threads can share."""
+        """The layout of sweep positions, by which threads share a sweep. Leaves come last."""
         layout = self._cache.get("layout")
         if layout is None:
             layout = self._cache["layout"] = _sweep.Layout(
                 parent=unsigned(self._position_parent),
                 order=None if self._order is None else unsigned(self._order),
                 n_inner=self.n_internal,
-                segments=_sweep.segment_levels(self._level_start, self.n_internal),
+                segments=self._segments(),
             )
         return layout
 
+    def _segments(self, width: int = 1) -> tuple[_sweep.Segment, ...]:
+        """The segments of :attr:`_layout` if each node has `width` numbers."""
+        if self._by_height:
+            return _sweep.segment_levels(self._level_start, self.n_internal, width)
+        return _sweep.segment_numbers(unsigned(self._position_parent), self.n_internal, width)
+
     @property
     def _natural_layout(self) -> _sweep.Layout:
-        """The caller's own order where its parents come first: nothing is looked up."""
+        """Layout in the caller's own numbering, for trees in which parents have smaller numbers."""
         if self.is_canonical or not self._parents_first:
             return self._layout
         return _sweep.Layout(unsigned(self._parent), None, self.n, ((1, self.n, False),))
+
+
+def _inverse(order: np.ndarray) -> np.ndarray:
+    """The place of each number in `order`."""
+    rank = np.empty_like(order)
+    kernels.invert(unsigned(order), unsigned(rank))
+    return rank

@@ -1,38 +1,41 @@
-"""Trees from and into what other programs hold: text, linked objects, matrices, frames."""
+"""Trees from and to the formats of other programs: text, linked objects, matrices, DataFrames."""
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from gmtree.labels import locate, table
-from gmtree.labels import measurements as measured
-from gmtree.readers import newick, objects
-from gmtree.tree import outline
+from gmtree.readers import graphs, matrices, newick, objects
+from gmtree.tree import locate, outline, table
+from gmtree.tree import measurements as measured
+
+if TYPE_CHECKING:
+    from networkx import DiGraph
 
 T = TypeVar("T", bound="TreeConversions")
 
 
 class TreeConversions:
-    """The part of `Tree` that other programs see."""
+    """Methods of `Tree` that read and write the formats of other programs."""
 
     __slots__ = ()
 
     @classmethod
     def from_newick(cls: type[T], text: Any, *, convert_underscores: bool = False) -> T:
-        """Make a tree from Newick text or a file that holds it.
+        """Make a tree from Newick text, or from a file that holds such text.
 
-        Nodes are numbered in the order in which they begin: the root is 0, parents come before
-        their children, and tips are in the order of the text. Names become labels (None where
-        there is none), branch lengths :attr:`edge_length`.
+        Nodes are numbered in depth-first order: the root is 0, parents come before their children,
+        and tips are in the order of the text. Names become labels (None for a node without a name),
+        and branch lengths become :attr:`edge_length`.
 
         Parameters
         ----------
         text : str, bytes, path or open file
             One tree. A str without any of ``(``, ``)`` and ``;`` is the name of a file.
         convert_underscores : bool
-            Read underscores in names without quotes as blanks, as the format was first defined.
+            Read underscores in unquoted names as blanks, as the original definition of the format
+            demands.
 
         See Also
         --------
@@ -44,7 +47,7 @@ class TreeConversions:
         >>> tree = gm.Tree.from_newick("((cat:1,lion:2)'big and small':3,dog:7);")
         >>> tree.labels
         array([None, 'big and small', 'cat', 'lion', 'dog'], dtype=object)
-        >>> tree.distance(tree.node("cat"), tree.node("dog"), tree.edge_length)
+        >>> tree.distance(tree.node("cat"), tree.node("dog"))
         11.0
         """
         parent, labels, lengths = newick.parse(text, convert_underscores)
@@ -61,7 +64,7 @@ class TreeConversions:
     ) -> T:
         """Make a tree from linked objects, such as those of anytree, ete3 or scikit-bio.
 
-        Nodes are numbered depth first: the root is 0, and parents come before their children.
+        Nodes are numbered in depth-first order: the root is 0, and parents precede their children.
 
         Parameters
         ----------
@@ -69,7 +72,7 @@ class TreeConversions:
         children, label, length : str or function
             The children of an object, its label, and the length of the edge to its parent: the
             name of an attribute (or method without arguments), or a function of the object.
-            `label` may be None, and objects need not have the attribute. `length` fills
+            `label` may be None, and objects may lack the attribute. The lengths become
             :attr:`edge_length`.
 
         Examples
@@ -93,14 +96,14 @@ class TreeConversions:
     def from_summing_matrix(cls: type[T], S: Any) -> T:
         """Make a tree from a summing matrix: one row per node, one column per leaf, 0 or 1.
 
-        Row i becomes node i. Rows may come in any order; of equal rows, as a node with a single
-        child has, the upper one is the parent. Every leaf needs a row of its own, and any two
-        rows must be nested or have no leaf in common.
+        Row i becomes node i. Rows may come in any order. A node with a single child has the same
+        row as this child; the upper one of two equal rows is the parent. Every leaf needs a row of
+        its own, and any two rows must be nested or have no leaf in common.
 
         Parameters
         ----------
         S : array, sparse matrix or frame
-            A frame may have the names of the nodes in its first column, or in its index where
+            A frame may have the names of the nodes in its first column, or in its index if
             pandas has named one; they become labels. If columns are named after leaves, each
             must belong to the row of that name.
 
@@ -113,24 +116,103 @@ class TreeConversions:
         parent, labels = objects.from_summing_matrix(S)
         return _build(cls, "S", parent, labels)
 
-    def values(
+    @classmethod
+    def from_structure(cls: type[T], A: Any) -> T:
+        """Make a tree from its structure matrix: 1 on the diagonal, -1 in the parent's column.
+
+        Parameters
+        ----------
+        A : array or scipy sparse matrix of shape (n, n)
+
+        See Also
+        --------
+        gmtree.GenerationMatrix.from_matrix : for matrices with weights.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> gm.Tree.from_structure([[1, 0, 0], [-1, 1, 0], [-1, 0, 1]]).parent
+        array([-1,  0,  0], dtype=int32)
+        """
+        return _build(cls, "A", matrices.from_structure(A), None)
+
+    @classmethod
+    def from_adjacency(cls: type[T], A: Any, root: int | None = None) -> T:
+        """Make a tree from its adjacency matrix.
+
+        Parameters
+        ----------
+        A : array or scipy sparse matrix of shape (n, n)
+            Each non-zero entry is an edge.
+        root : int, optional
+            Root of an undirected tree, whose matrix is symmetric. Without it, A is directed: the
+            entry of row i is in the column of i's parent.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> A = gm.adjacency(gm.shapes.chain(3), directed=False)
+        >>> gm.Tree.from_adjacency(A, root=1).parent
+        array([ 1, -1,  1], dtype=int32)
+        """
+        return _build(cls, "A", matrices.from_adjacency(A, root), None)
+
+    @classmethod
+    def from_laplacian(cls: type[T], L: Any, root: int) -> T:
+        """Make a tree from its Laplacian matrix, weighted or not, and its root.
+
+        Parameters
+        ----------
+        L : array or scipy sparse matrix of shape (n, n)
+            Symmetric, with rows that add up to zero.
+        root : int
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> gm.Tree.from_laplacian([[1, -1, 0], [-1, 2, -1], [0, -1, 1]], root=1).parent
+        array([ 1, -1,  1], dtype=int32)
+        """
+        return _build(cls, "L", matrices.from_laplacian(L, root), None)
+
+    @classmethod
+    def from_distances(cls: type[T], D: Any, root: int) -> T:
+        """Make a tree from its root and the number of edges between each two nodes.
+
+        All distances are checked. A matrix that does not belong to a tree is refused.
+
+        Parameters
+        ----------
+        D : array of shape (n, n)
+        root : int
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> gm.Tree.from_distances([[0, 2, 1], [2, 0, 1], [1, 1, 0]], root=0).parent
+        array([-1,  2,  0], dtype=int32)
+        """
+        return _build(cls, "D", matrices.from_distances(D, root), None)
+
+    def align(
         self: Any, measurements: Any, *, value: str | None = None, variance: Any = None
     ) -> measured.Measurements:
-        """Measurements at any nodes, given in frames, as one vector by node.
+        """Align measurements in DataFrames with the nodes of the tree, by their labels.
 
-        Rows are brought to their nodes by their labels, in whatever order they come. A label that
-        the tree does not have, one of several nodes, and a node that comes twice are refused.
+        Rows may come in any order. A label that the tree does not have, a label of several nodes,
+        and a second row for a node are refused.
 
         Parameters
         ----------
         measurements : frame, Series, or dict of these by level
-            One frame (pandas, polars, pyarrow) with the columns of the levels, empty below the
-            node that a row belongs to; or for each level a frame with the column of that level
-            and of those above it, as far as they are needed to tell nodes apart. A tree without
-            levels has the column ``label``. A Series has the labels in its index.
+            One DataFrame (pandas, polars, pyarrow) with a column for each level, in which levels
+            below the node of a row are empty. Or a dict with one DataFrame per level, which has the
+            column of that level and those columns above it that are needed to distinguish its
+            nodes. For a tree without levels, the column of labels is called ``label``. A Series has
+            the labels in its index.
         value : str, optional
-            Name of the column of values; by default the only one that is left. Where it is
-            missing in a row, the node was not measured.
+            Name of the column of values; by default the only column that is left. If the value of a
+            row is missing, its node was not measured.
         variance : optional
             Variances of the measurements: one number, the name of a column, or a dict of either
             by level; 1 by default.
@@ -138,8 +220,8 @@ class TreeConversions:
         Returns
         -------
         Measurements
-            A named tuple of `values`, NaN where nothing was measured, and `variance`, inf there:
-            ``Consistency(tree, m.variance).project(m.values)``.
+            A named tuple of `values` and `variance`, which are NaN and inf at nodes that were not
+            measured. Project them with ``Consistency(tree, m.variance).project(m.values)``.
 
         Examples
         --------
@@ -147,7 +229,7 @@ class TreeConversions:
         >>> tree = gm.Tree.from_levels(["NY", "NY", "VT"], ["Albany", "Orange", "Orange"],
         ...                            levels=["state", "county"])
         >>> states = pd.DataFrame({"state": ["VT", "NY"], "people": [30.0, 700.0]})
-        >>> m = tree.values({"state": states, "total": 720.0}, variance={"state": 4.0})
+        >>> m = tree.align({"state": states, "total": 720.0}, variance={"state": 4.0})
         >>> m.values
         array([720., 700.,  30.,  nan,  nan,  nan])
         >>> m.variance
@@ -155,20 +237,22 @@ class TreeConversions:
         """
         return measured.values(self, measurements, value, variance)
 
-    def to_frame(self: Any, *, kind: str | None = None, **columns: Any) -> Any:
-        """A frame with one row per node.
+    def to_frame(self: Any, *, backend: str | None = None, **columns: Any) -> Any:
+        """Return a DataFrame with one row per node.
 
-        Columns: ``node`` and ``parent`` (numbers; -1 above the root), ``depth``, the labels (one
-        column per level, missing below the node, or ``label``), and what you add by name.
+        Its columns are ``node`` and ``parent`` (numbers; -1 for the parent of the root), ``depth``,
+        the labels and the columns that you pass by name. A tree of levels has one column of labels
+        per level, which is missing for levels below the node. Other trees have the column
+        ``label``.
 
         Parameters
         ----------
-        kind : {"pandas", "polars", "pyarrow"}, optional
-            Library of the frame: by default that of the frame the tree was made from, else
-            pandas.
+        backend : {"pandas", "polars", "pyarrow"}, optional
+            Library of the DataFrame. By default it is the library of the columns from which the
+            tree was made, or else pandas.
         **columns : arrays of length n
-            A level called like one of these, or like ``node``, ``parent`` or ``depth``, gets
-            ``level_`` before its name.
+            If a level has the name of one of these columns, or is called ``node``, ``parent`` or
+            ``depth``, its column gets the prefix ``level_``.
 
         Examples
         --------
@@ -178,7 +262,7 @@ class TreeConversions:
         >>> tree.to_frame(people=tree.aggregate([304, 372, 29])).columns.tolist()
         ['node', 'parent', 'depth', 'state', 'county', 'people']
         """
-        return table.to_frame(self, columns, kind)
+        return table.to_frame(self, columns, backend)
 
     def to_newick(self: Any, *, length: Any = None, names: bool = True) -> str:
         """The tree as Newick text, children by ascending number.
@@ -186,8 +270,8 @@ class TreeConversions:
         Parameters
         ----------
         length : array of n reals or False, optional
-            Branch lengths, by default :attr:`edge_length`; False for none. None are written where
-            they are not finite.
+            Branch lengths, by default :attr:`edge_length`. False writes none. Lengths that are not
+            finite are left out.
         names : bool
             Write labels as names.
 
@@ -198,6 +282,30 @@ class TreeConversions:
         '((a:1.0,b:2.5)a+b:3.0,c:7.0);'
         """
         return newick.write(self, length, names)
+
+    def to_networkx(self: Any) -> DiGraph:
+        """Return the tree as a networkx digraph with edges from parent to child.
+
+        Nodes are the labels of the tree if all are given and distinct, and node numbers otherwise.
+        Labels are also kept as the attribute ``label`` of the nodes. The lengths of a tree with
+        :attr:`edge_length` become the attribute ``weight`` of the edges, which algorithms of
+        networkx use; an edge without a length has no such attribute, and networkx counts it as 1.
+
+        :meth:`from_networkx` restores the numbers, labels and lengths of edges. It does not
+        restore the length of a root, which has no edge, or the names of levels. A tree without
+        labels gets the numbers of its nodes as labels.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> graph = gm.shapes.star(3).to_networkx()
+        >>> list(graph.edges)
+        [(0, 1), (0, 2)]
+        >>> tree = gm.Tree.from_newick("(cat:1,dog:7)mammal;")
+        >>> list(tree.to_networkx().edges(data="weight"))
+        [('mammal', 'cat', 1.0), ('mammal', 'dog', 7.0)]
+        """
+        return graphs.to_networkx(self)
 
     def outline(self: Any, values: Any = None, *, depth: int = 4, children: int = 5) -> str:
         """The top of the tree as text, one line per node.
@@ -233,12 +341,12 @@ class TreeConversions:
         return outline.html(self)
 
     def _aligned(self: Any, argument: str, x: Any, per: str = "node", *, tell: bool = True) -> Any:
-        """`x` in the order of nodes or leaves if it has labels of its own, else as it is."""
+        """`x` reordered by its labels to the nodes or leaves; unchanged if it has no labels."""
         if isinstance(x, (np.ndarray, list, tuple)):
             return x
         return locate.align(self, argument, x, per, tell=tell)
 
 
 def _build(kind: Any, argument: str, parent: np.ndarray, labels: Any) -> Any:
-    """The tree itself, which this file does not know as a type: it is made of this part."""
+    """Make a `Tree`. Its class inherits from this one, so that this file cannot import it."""
     return kind._build(argument, parent, labels=labels)

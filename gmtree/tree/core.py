@@ -1,8 +1,9 @@
-"""`Tree`: how trees are made, and what one can ask them."""
+"""`Tree`: its constructors and its public properties and methods."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,10 @@ from gmtree._kernels import order as kernels
 from gmtree.labels import distinct
 from gmtree.labels import levels as level_columns
 from gmtree.readers import edges
-from gmtree.tree import order as canonical_order
 from gmtree.tree.arrays import TreeArrays
 from gmtree.tree.conversions import TreeConversions
 from gmtree.tree.kinship import TreeKinship
+from gmtree.tree.order import positions
 
 
 class Tree(TreeConversions, TreeKinship, TreeArrays):
@@ -24,12 +25,15 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
 
     Build one with :meth:`from_parents`, :meth:`from_edges`, :meth:`from_levels`,
     :meth:`from_records`, :meth:`from_linkage`, :meth:`from_newick`, :meth:`from_objects`,
-    :meth:`from_networkx`, :meth:`from_summing_matrix` or with :mod:`gmtree.shapes`. A tree never
-    changes: its arrays are read-only and may be shared between threads.
+    :meth:`from_networkx`, :meth:`from_summing_matrix`, :meth:`from_adjacency`,
+    :meth:`from_laplacian`, :meth:`from_distances`, :meth:`from_structure` or with
+    :mod:`gmtree.shapes`. A tree never changes: its arrays are read-only and may be shared between
+    threads.
 
-    Inside, nodes are kept in *canonical order*: by descending height, ties by the position of
-    the parent, then by number. Sweeps in that order stream through memory. Everything you pass
-    in or get out stays in your numbering.
+    Everything you pass in or get out is in your numbering. Sweeps visit internal nodes in that
+    order if parents come before children, as in depth-first numberings. Otherwise they use the
+    *canonical order*: by descending height, ties by the position of the parent, then by number.
+    Sweeps in both orders stream through memory.
 
     A tree keeps at most 16 bytes per node (4 when your numbering is canonical already).
     Properties that are one array per node are computed on first use and kept.
@@ -46,11 +50,12 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
     array([35, 30,  5, 10, 20])
     """
 
-    __slots__ = ("_edge_length", "_labels", "_level_names")
+    __slots__ = ("_edge_length", "_from_records", "_labels", "_level_names")
 
-    _labels: Any  # an array, None, or what becomes an array where one is needed
+    _labels: Any  # an array, None, or an object that becomes an array on demand
     _edge_length: np.ndarray | None
     _level_names: tuple[str, ...] | None
+    _from_records: bool  # whether the leaves are those that occur in records, which may be private
 
     def __init__(self) -> None:
         raise TypeError("Use Tree.from_parents or another constructor to make a tree.")
@@ -84,9 +89,9 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
     def from_edges(cls, child: Any, parent: Any) -> Tree:
         """Make a tree from its edges, given as two columns of labels.
 
-        Nodes are numbered by sorted label, so the integer labels 0 to n-1 keep their numbers;
-        labels that cannot be sorted are numbered by first appearance. The root is the one
-        label that is no child; a row with a missing parent (None or NaN) may also name it.
+        Nodes are numbered by sorted label, so the integer labels 0 to n-1 keep their numbers.
+        Labels that cannot be sorted are numbered by first appearance. The root is the only label
+        that never occurs as a child. A row with a missing parent (None or NaN) may also name it.
 
         Examples
         --------
@@ -104,27 +109,28 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
     ) -> Tree:
         """Make a tree from one column per level, coarse to fine, with one row per leaf.
 
-        Pass the columns, or one frame (pandas, polars, pyarrow, a dict of columns) and the names
-        of its columns in `levels`, or a pandas MultiIndex. A node is known by its path, so two
-        counties of one name in different states are two nodes. Rows may come in any order: inner
-        nodes are numbered level by level in order of appearance, then the leaves in the order of
-        the rows, so that a column of the frame is a vector by leaf (:attr:`leaves`).
+        Pass the columns, or one DataFrame (pandas, polars, pyarrow, a dict of columns) with the
+        names of its columns in `levels`, or a pandas MultiIndex. Nodes are identified by their
+        paths, so two counties with the same name in different states are two nodes. Rows may come
+        in any order. Internal nodes are numbered first, level by level in order of appearance. The
+        leaves follow in the order of the rows, so that each column of the DataFrame is a vector by
+        leaf (:attr:`leaves`).
 
-        When the first column holds a single label, that is the root; otherwise a root with
-        the label ``'total'`` is put above it.
+        If the first column holds a single label, this label is the root. Otherwise a root with the
+        label ``'total'`` is put above all labels of the first column.
 
         Parameters
         ----------
         *columns : columns, a frame or a MultiIndex
         levels : list of str, optional
-            Names of the columns of the frame, coarse to fine; all of them by default.
+            Names of the columns of the DataFrame, coarse to fine; by default all of its columns.
         missing : {"error", "stop"}
-            What to do with a label that is missing (None, NaN): refuse it, or end the row's path
-            above it, so that leaves lie at different depths.
+            Whether a missing label (None, NaN) is refused or ends the path of its row above it. In
+            the latter case leaves may have different depths.
 
         See Also
         --------
-        from_records : for frames in which several rows belong to one leaf.
+        from_records : for columns in which several rows belong to one leaf.
 
         Examples
         --------
@@ -143,16 +149,17 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
     ) -> tuple[Tree, np.ndarray]:
         """Make a tree from columns in which several rows may belong to one leaf.
 
-        Parameters are those of :meth:`from_levels`. Leaves are numbered in order of appearance.
-        A private release of such a tree publishes which leaves occur, and its ledger says so: where
-        that must stay private, make the tree of a public list of leaves by :meth:`from_levels`.
+        It takes the parameters of :meth:`from_levels`. Leaves are numbered in order of appearance.
+        A private release of such a tree publishes which leaves occur, and its ledger records this.
+        If it must stay private which leaves occur, make the tree from a public list of leaves with
+        :meth:`from_levels`.
 
         Returns
         -------
         tree : Tree
         leaf : array of int
-            For each row, the place of its leaf in :attr:`leaves`: ``np.bincount(leaf)`` counts
-            the rows of each leaf.
+            For each row, the index of its leaf in :attr:`leaves`, so that ``np.bincount(leaf)``
+            counts the rows of each leaf.
 
         Examples
         --------
@@ -168,26 +175,25 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
     @classmethod
     def _from_level_tree(cls, made: level_columns.LevelTree) -> Tree:
         tree = cls._build("levels", made.parent, labels=made.labels)
-        tree._level_names = made.names
+        tree._level_names, tree._from_records = made.names, made.from_records
         return tree
 
     @classmethod
     def from_linkage(cls, Z: Any, heights: Any = None) -> Tree:
         """Make a tree from a hierarchical clustering of scipy or scikit-learn.
 
-        Nodes keep their numbers there: observations first, then clusters in the order they were
-        formed, the root last. The heights at which clusters were joined become
-        :attr:`edge_length`: half the difference between the heights of a node and its parent, so
-        that ``tree.distance(i, j, tree.edge_length)`` is the cophenetic distance, the height at
-        which i and j were joined.
+        Nodes keep the numbers of the clustering: observations come first, then clusters in the
+        order in which they were formed, and the root comes last. :attr:`edge_length` becomes half
+        the difference between the heights of a node and of its parent. So ``tree.distance(i, j)``
+        is the cophenetic distance, which is the height at which i and j were joined.
 
         Parameters
         ----------
         Z : array of shape (m - 1, 4) or (m - 1, 2)
             A linkage matrix of :mod:`scipy.cluster.hierarchy`, or scikit-learn's ``children_``.
         heights : array of m - 1 reals, optional
-            Height at which each cluster was formed, scikit-learn's ``distances_``; by default
-            the third column of `Z`, and none if it has only two.
+            Height at which each cluster was formed, such as scikit-learn's ``distances_``. By
+            default the third column of `Z`. If `Z` has only two columns, the tree has no lengths.
 
         Examples
         --------
@@ -195,7 +201,7 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
         >>> tree = gm.Tree.from_linkage([[0, 1, 0.5, 2], [2, 3, 0.9, 3]])
         >>> tree.parent
         array([ 3,  3,  4,  4, -1], dtype=int32)
-        >>> tree.distance([0, 0], [1, 2], tree.edge_length)
+        >>> tree.distance([0, 0], [1, 2])
         array([0.5, 0.9])
         """
         tree = cls._build("Z", edges.from_linkage(Z))
@@ -213,16 +219,16 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
         ----------
         graph : networkx.DiGraph
         label : str or None
-            Name of the attribute of nodes that holds their labels. A node without this attribute
-            is its own label; None makes all nodes their own labels.
+            Name of the attribute of nodes that holds their labels. A node without this attribute is
+            its own label. With None, all nodes are their own labels.
         length : str or None
             Name of the attribute of edges that holds their lengths, which become
-            :attr:`edge_length`. Where no edge has it, the tree has no lengths. Give None if the
-            weights of your graph are something else, such as counts or probabilities.
+            :attr:`edge_length`. If no edge has this attribute, the tree has no lengths. Pass None
+            if the weights of your graph are not lengths, but for example counts or probabilities.
 
         See Also
         --------
-        gmtree.to_networkx : the way back.
+        to_networkx : the inverse conversion.
 
         Examples
         --------
@@ -238,10 +244,10 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
 
     @classmethod
     def _build(cls, argument: str, parent: np.ndarray, *, labels: Any = None) -> Tree:
-        """Make a tree of `parent`, our own copy with entries in range."""
-        found = canonical_order.canonical(argument, parent, labels)
+        """Make a tree from `parent`, which is our own copy and has its entries in range."""
+        found = positions(argument, parent, labels)
         tree = cls._assemble(parent, *found[:3], labels)
-        tree._parents_first = found.parents_first
+        tree._parents_first, tree._by_height = found.parents_first, found.by_height
         return tree
 
     @classmethod
@@ -264,9 +270,20 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
         tree._parent, tree._order = parent, order
         tree._position_parent, tree._level_start = position_parent, level_start
         tree._labels, tree._level_names = labels, level_names
-        tree._edge_length = None
-        tree._parents_first = order is None
+        tree._edge_length, tree._from_records = None, False
+        tree._parents_first, tree._by_height = order is None, True
         tree._cache = {}
+        return tree
+
+    def _with_frames_of(self, kind: str | None) -> Tree:
+        """Return this tree of levels with `kind` as the library of its DataFrames."""
+        arrays = self._parent, self._order, self._position_parent, self._level_start
+        labels = self._labels
+        if isinstance(labels, level_columns.LevelLabels):
+            labels = replace(labels, kind=kind)
+        tree = self._assemble(*arrays, labels, self._level_names)
+        tree._edge_length, tree._from_records = self._edge_length, self._from_records
+        tree._parents_first, tree._cache = self._parents_first, self._cache
         return tree
 
     def __repr__(self) -> str:
@@ -276,7 +293,7 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
         )
 
     def __eq__(self, other: object) -> bool:
-        """Same parents and same labels."""
+        """Whether both trees have equal parents and equal labels."""
         if not isinstance(other, Tree):
             return NotImplemented
         if self is other:
@@ -291,7 +308,8 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
         return hash((self.n, self.n_internal, self.height, self.root))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self._parent, self._labels, self._level_names, self._edge_length)
+        parts = (self._parent, self._labels, self._level_names, self._edge_length)
+        return _rebuild, (*parts, self._from_records)
 
     # ------------------------------------------------------------------ neighbours
 
@@ -309,7 +327,7 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
         return child[start[i] : start[i + 1]]
 
     def ancestors(self, i: int) -> np.ndarray:
-        """Ancestors of node i, from its parent up to the root; i itself is none of them.
+        """Ancestors of node i, from its parent up to the root, excluding i itself.
 
         Examples
         --------
@@ -320,7 +338,7 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
         return np.array(self._upward(i)[1:], dtype=self._parent.dtype)
 
     def siblings(self, i: int) -> np.ndarray:
-        """The other children of the parent of node i, ascending; none at the root.
+        """The other children of the parent of node i, ascending. The root has no siblings.
 
         Examples
         --------
@@ -335,7 +353,7 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
         return family[family != i]
 
     def descendants(self, i: int) -> np.ndarray:
-        """Node i and all nodes below it, ascending: the nodes of :meth:`below`.
+        """Node i and all nodes below it, ascending: the nodes of :meth:`subtree`.
 
         Examples
         --------
@@ -351,17 +369,17 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
         found.sort()
         return found.view(self._parent.dtype)
 
-    def below(self, i: int) -> Tree:
+    def subtree(self, i: int) -> Tree:
         """The tree of node i and all nodes below it, with node i as its root.
 
         Node k of the result is node ``tree.descendants(i)[k]`` of this tree and has its label.
-        (:meth:`subtree` is something else: it removes leaves.)
+        Do not confuse it with :meth:`k_order_subtree`, which removes leaves.
 
         Examples
         --------
         >>> import gmtree as gm
         >>> tree = gm.Tree.from_levels(["NY", "NY", "VT"], ["Albany", "Orange", "Orange"])
-        >>> state = tree.below(tree.node("NY"))
+        >>> state = tree.subtree(tree.node("NY"))
         >>> state
         Tree(n=3, internal=1, leaves=2, height=2)
         >>> state.labels.tolist(), tree.descendants(tree.node("NY")).tolist()
@@ -372,26 +390,26 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
             return self
         tree = self._restricted_to("i", self.descendants(i), i)
         if self._level_names is not None:
-            # A root that stands above all levels has no name.
+            # A root above all named levels has no level name.
             unnamed = self.height - len(self._level_names)
             tree._level_names = self._level_names[self.ancestors(i).size - unnamed :]
         return tree
 
     def _restricted_to(self, argument: str, nodes: np.ndarray, root: int) -> Tree:
-        """The tree of `nodes`, ascending, which hold the parent of each of them but the root."""
+        """The tree of `nodes`, ascending, which include the parent of each node except `root`."""
         parent = np.searchsorted(nodes, self._parent[nodes])
         parent[np.searchsorted(nodes, root)] = -1
         labels = None if self._labels is None else self._labels[nodes]
         made = self._build(argument, parent.astype(check.index_dtype(nodes.size)), labels=labels)
-        return made._with_lengths(None if self._edge_length is None else self._edge_length[nodes])
+        return self._pass_on(made, nodes)
 
     def path(self, i: int) -> tuple[Any, ...]:
-        """Labels (numbers where there are none) from the root down to node i."""
+        """Labels of the nodes from the root down to node i; numbers if the tree has no labels."""
         found = self._upward(i)[::-1]
         return tuple(found if self._labels is None else distinct.as_objects(self._labels[found]))
 
     def _upward(self, i: int) -> list[int]:
-        """Node i and its ancestors, in the order one meets them."""
+        """Node i and its ancestors, from i up to the root."""
         i = check.node_number("i", i, self.n)
         found = []
         while i >= 0:
@@ -412,34 +430,39 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
 
     @property
     def edge_length(self) -> np.ndarray | None:
-        """Length of the edge from each node to its parent, where the source has lengths.
+        """Length of the edge from each node to its parent, if the source has lengths.
 
-        NaN where one is missing; the entry of the root belongs to no edge. None for trees without
-        lengths. Hand it to :meth:`distance`.
+        A missing length is NaN. The entry of the root belongs to no edge. None for trees without
+        lengths. :meth:`distance` uses these lengths by default.
         """
         return self._edge_length
 
     def _with_lengths(self, lengths: np.ndarray | None) -> Tree:
-        """The same tree, just made, with lengths of its edges."""
+        """Set the lengths of the edges of a tree that was just made."""
         if lengths is not None:
             lengths.flags.writeable = False
         self._edge_length = lengths
         return self
 
+    def _pass_on(self, made: Tree, nodes: Any) -> Tree:
+        """Give `made`, a new tree of some nodes of this tree, the edge lengths of these nodes."""
+        made._from_records, lengths = self._from_records, self._edge_length
+        return made._with_lengths(None if lengths is None else lengths[nodes])
+
     @property
     def level_names(self) -> tuple[str, ...] | None:
-        """Names of the levels a tree was made from by :meth:`from_levels`, else None."""
+        """Names of the levels from which :meth:`from_levels` made the tree, else None."""
         return self._level_names
 
     def node(self, label: Any) -> int:
         """Number of the node with this label, or with this path of labels (a tuple).
 
-        A path starts at the root, or just below it if there is no such path from the root; so
-        ``tree.node(tree.path(i))`` is i, even where a node has the label of the root above it, as
-        long as no other node has the same path. That may happen where siblings share a label, as
-        they can in Newick text, or have none; such nodes are known by their numbers only.
-        A label that several nodes share, as can happen in a tree made from levels, needs a path.
-        Dates and times may be asked for as numpy, pandas or Python writes them.
+        A path starts at the root, or just below it if there is no such path from the root. So
+        ``tree.node(tree.path(i))`` is i, even if a node has the label of the root above it, unless
+        another node has the same path. Siblings have the same path if they share a label, as they
+        can in Newick text, or have no label. Such nodes can only be found by their numbers. If
+        several nodes share a label, as can happen in a tree made from levels, pass a path. Dates
+        and times may be objects of numpy, pandas or Python.
 
         Examples
         --------
@@ -458,7 +481,7 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
     # ------------------------------------------------------------------ other numberings
 
     def canonical(self) -> Tree:
-        """The same tree renumbered by canonical position: its G is lower triangular.
+        """The tree renumbered by canonical position, so that its G is lower triangular.
 
         Node r of the result is node ``tree.order[r]`` of this one.
 
@@ -470,21 +493,22 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
         """
         if self.is_canonical:
             return self
-        labels = None if self._labels is None else self._labels[self._order]
-        parent, lengths = self._position_parent, self._edge_length
+        order, parent = self._canonical
+        labels = None if self._labels is None else self._labels[order]
         made = self._assemble(parent, None, parent, self._level_start, labels, self._level_names)
-        return made._with_lengths(None if lengths is None else lengths[self._order])
+        return self._pass_on(made, order)
 
-    def subtree(self, k: int) -> Tree:
-        """The k-order subtree: what is left after removing all leaves k times.
+    def k_order_subtree(self, k: int) -> Tree:
+        """The k-order subtree: the nodes left after removing all leaves k times.
 
-        It has the nodes of height above k, in the same order of numbers; ``subtree(1)``
-        holds the nodes :attr:`internal`. For a node and what is below it see :meth:`below`.
+        It has the nodes of height above k, in ascending order of their numbers, so that
+        ``k_order_subtree(1)`` has the nodes :attr:`internal`. For a node and all nodes below it see
+        :meth:`subtree`.
 
         Examples
         --------
         >>> import gmtree as gm
-        >>> gm.shapes.complete(2, 4).subtree(1) == gm.shapes.complete(2, 3)
+        >>> gm.shapes.complete(2, 4).k_order_subtree(1) == gm.shapes.complete(2, 3)
         True
         """
         k = check.count("k", k, least=0)
@@ -492,7 +516,7 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
             check.fail(
                 "k",
                 f"must be below the height {self.height}, or nothing is left; got {k}. "
-                f"The tree of a node and its descendants is tree.below(node).",
+                f"The tree of a node and its descendants is tree.subtree(node).",
             )
         if k == 0:
             return self
@@ -502,14 +526,13 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
             level_start = self._level_start[: self.height - k + 1].copy()
             labels = None if self._labels is None else self._labels[:kept]
             made = self._assemble(parent, None, parent, level_start, labels)
-            lengths = self._edge_length
-            return made._with_lengths(None if lengths is None else lengths[:kept].copy())
+            return self._pass_on(made, slice(kept))
         return self._restricted_to("k", np.sort(self.order[:kept]), self.root)
 
     # ------------------------------------------------------------------ sums over leaves
 
     def aggregate(self, x: Any, *, out: np.ndarray | None = None) -> np.ndarray:
-        """Values of all nodes from those of the leaves: each node the sum of its children.
+        """Values of all nodes from those of the leaves: each node is the sum of its children.
 
         Parameters
         ----------
@@ -537,7 +560,7 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
             build, "x", leaf_values, out, shape, leaf_values.dtype, growth=self.n_leaves
         )
 
-    def restrict(self, v: Any) -> np.ndarray:
+    def leaf_values(self, v: Any) -> np.ndarray:
         """Values of the leaves, in the order of :attr:`leaves`: the inverse of `aggregate`."""
         return check.values("v", self._aligned("v", v), self.n)[self.leaves]
 
@@ -547,7 +570,8 @@ def _rebuild(
     labels: Any,
     level_names: tuple[str, ...] | None,
     edge_length: np.ndarray | None = None,
+    from_records: bool = False,
 ) -> Tree:
     tree = Tree._build("parent", check.parent_vector("parent", parent), labels=labels)
-    tree._level_names = level_names
+    tree._level_names, tree._from_records = level_names, from_records
     return tree._with_lengths(edge_length)

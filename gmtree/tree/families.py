@@ -1,4 +1,4 @@
-"""The children of each internal node, as loops over parents take them."""
+"""The children of each internal node, grouped for loops over parents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gmtree.tree import Tree
 
 
 class Families(NamedTuple):
-    """The children of each internal node, by position (unsigned): leaves and others.
+    """The children of each internal node, by position (unsigned): leaves and internal nodes.
 
     The leaves of p are ``first_leaf[p]`` to ``first_leaf[p + 1] - 1``; its other children are
     ``inner[first_inner[p]:first_inner[p + 1]]``.
@@ -23,7 +23,7 @@ class Families(NamedTuple):
 
     @classmethod
     def of(cls, tree: Tree) -> Families:
-        """Group children by parent; leaves of one parent stand together already."""
+        """Group children by parent. Leaves of one parent already have consecutive positions."""
         n_internal, dtype = tree.n_internal, tree.parent.dtype
         first_leaf = np.empty(n_internal + 1, dtype)
         kernels.count_leaves(tree._position_parent, n_internal, first_leaf)
@@ -35,7 +35,7 @@ class Families(NamedTuple):
 
     @property
     def largest(self) -> int:
-        """Most children of one node."""
+        """The largest number of children of any node."""
         if self.first_leaf.size == 1:
             return 1
         return int((np.diff(self.first_leaf) + np.diff(self.first_inner)).max())

@@ -1,8 +1,8 @@
-"""Questions about pairs of nodes: which is above which, where they meet, how far apart they are."""
+"""Pairs of nodes: ancestors, lowest common ancestors and distances."""
 
 from __future__ import annotations
 
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from gmtree.tree.pairs import PathIndex, sums_from_root
 
 
 class TreeKinship:
-    """The part of `Tree` that answers questions about pairs of nodes."""
+    """Methods of `Tree` that answer questions about pairs of nodes."""
 
     __slots__ = ()
 
@@ -35,8 +35,8 @@ class TreeKinship:
     def is_ancestor(self: Any, i: Any, j: Any) -> bool | np.ndarray:
         """Whether node i is node j or one of its ancestors.
 
-        This is entry (j, i) of the inverse of the structure matrix. Arrays of nodes are
-        broadcast, and answered pair by pair.
+        This is entry (j, i) of the inverse of the structure matrix. Arrays of nodes are broadcast,
+        and the result has one entry per pair.
 
         Examples
         --------
@@ -58,8 +58,8 @@ class TreeKinship:
     def lca(self: Any, i: Any, j: Any) -> int | np.ndarray:
         """Lowest common ancestor of nodes i and j; a node counts as its own ancestor.
 
-        The first question about a pair prepares an index in O(n), which is kept; after that a
-        pair takes at most O(log n) steps. Arrays of nodes are broadcast.
+        The first call builds an index in O(n) and keeps it. After that, each pair takes at most
+        O(log n) steps. Arrays of nodes are broadcast.
 
         Examples
         --------
@@ -94,30 +94,32 @@ class TreeKinship:
         return _plain(self.depth[self._paths.lca(i, j)].astype(np.int64))
 
     @overload
-    def distance(self, i: check.Integer, j: check.Integer, edge: None = None) -> int: ...
+    def distance(self, i: check.Integer, j: check.Integer, edge: Literal["count"]) -> int: ...
 
     @overload
-    def distance(self, i: check.Integer, j: check.Integer, edge: Any) -> float: ...
+    def distance(self, i: check.Integer, j: check.Integer, edge: Any = None) -> float: ...
 
     @overload
     def distance(self, i: Any, j: Any, edge: Any = None) -> np.ndarray: ...
 
     def distance(self: Any, i: Any, j: Any, edge: Any = None) -> float | np.ndarray:
-        """Number of edges between nodes i and j, or the sum of their lengths.
+        """Sum of the lengths of the edges between nodes i and j, or the number of these edges.
 
         Parameters
         ----------
         i, j : int or array of int
             Nodes; arrays are broadcast.
-        edge : array of n reals, or one number, optional
-            Length of the edge from each node to its parent (the root's entry is ignored). The
-            sums from the root are kept for :attr:`edge_length`. For other lengths they are computed
-            anew in each call, so ask for many pairs at once; :func:`gmtree.distance_matrix` has
+        edge : array of n reals, one number, or "count", optional
+            Length of the edge from each node to its parent (the root's entry is ignored). By
+            default :attr:`edge_length` if the tree has lengths, and otherwise every edge counts 1.
+            ``"count"`` counts edges even if the tree has lengths. For :attr:`edge_length`, the sums
+            from the root are kept. For other lengths every call computes these sums again, so pass
+            many pairs in one call. :func:`gmtree.distance_matrix` computes the distances between
             all pairs of some nodes.
 
         Notes
         -----
-        Lengths that are integers are summed exactly. Others are rounded relative to the
+        Lengths that are integers are summed exactly. Other lengths are rounded relative to the
         distance from the root, as the path between two nodes is the difference of such sums.
 
         Examples
@@ -128,20 +130,45 @@ class TreeKinship:
         array([0, 1, 2, 4])
         >>> tree.distance(3, 5, edge=[0, 10, 20, 1, 2, 3, 4])
         34
+        >>> tree = gm.Tree.from_newick("((cat:1,lion:2)feline:3,dog:7);")
+        >>> cat, dog = tree.node("cat"), tree.node("dog")
+        >>> tree.distance(cat, dog), tree.distance(cat, dog, edge="count")
+        (11.0, 3)
         """
-        from_root = self.depth
-        if edge is not None:
-
-            def compute() -> np.ndarray:
-                return sums_from_root("edge", edge, self._natural_layout, self.root, self.height)
-
-            # Nobody can change our own lengths, so their sums stay right.
-            own = edge is self._edge_length
-            from_root = self._derive("length_from_root", compute) if own else compute()
+        from_root = self._sums_from_root(self._lengths(edge))
         return _plain(self._paths.path_sums(i, j, from_root))
 
+    def _lengths(self: Any, edge: Any) -> Any:
+        """The lengths that the argument `edge` selects, unchecked; None if edges are counted."""
+        if isinstance(edge, str):
+            if edge != "count":
+                check.fail("edge", f"must be 'count' or hold lengths, not {edge!r}.")
+            return None
+        if edge is None and self._edge_length is not None and "length_from_root" not in self._cache:
+            missing = ~np.isfinite(self._edge_length)
+            missing[self.root] = False
+            if missing.any():
+                check.fail(
+                    "edge",
+                    f"must be given, since node {np.argmax(missing)} of this tree has no length; "
+                    "edge='count' counts edges.",
+                )
+        return self._edge_length if edge is None else edge
+
+    def _sums_from_root(self: Any, lengths: Any) -> np.ndarray:
+        """Distance of each node from the root; without `lengths`, plus a constant."""
+        if lengths is None:
+            return self.depth
+
+        def compute() -> np.ndarray:
+            return sums_from_root("edge", lengths, self._natural_layout, self.root, self.height)
+
+        # The tree's own lengths never change, so their sums can be kept.
+        own = lengths is self._edge_length
+        return self._derive("length_from_root", compute) if own else compute()
+
     def cophenetic(self: Any, height: Any) -> np.ndarray:
-        """Height at which each two leaves come together, as a dense matrix.
+        """Height at which each two leaves are joined, as a dense matrix.
 
         Parameters
         ----------
@@ -182,5 +209,5 @@ class TreeKinship:
 
 
 def _plain(answer: np.ndarray) -> Any:
-    """An answer about a single pair as a plain number."""
+    """The result as a plain number if it belongs to a single pair."""
     return answer.item() if answer.ndim == 0 else answer

@@ -1,4 +1,4 @@
-"""Whether a parent array is a tree, and its canonical order."""
+"""Check that a parent array is a tree, and compute its canonical order."""
 
 from __future__ import annotations
 
@@ -14,24 +14,50 @@ from gmtree._sweep import unsigned
 _CYCLE_SHOWN = 8
 
 
-class Canonical(NamedTuple):
-    """Canonical order of a tree; `order` is None where it is the order of numbers."""
+# A node with more internal children than this needs them at consecutive positions, so that sweeps
+# can add them up with compensation.
+_LARGE_FAMILY = 1024
+
+
+class Positions(NamedTuple):
+    """The order in which sweeps visit the nodes of a tree.
+
+    Attributes
+    ----------
+    order : array or None
+        Node at each position: parents before children, leaves last and by the position of their
+        parent. None if the numbering itself is canonical.
+    position_parent : array
+        Position of the parent of each position.
+    level_start : array
+        First position of each height in canonical order.
+    parents_first : bool
+        Whether parents have smaller numbers than their children.
+    by_height : bool
+        Whether the order is the canonical one. Otherwise internal nodes keep the order of their
+        numbers, so that a sweep reads values as they stand in memory.
+    """
 
     order: np.ndarray | None
     position_parent: np.ndarray
     level_start: np.ndarray
     parents_first: bool
+    by_height: bool
 
 
-def canonical(argument: str, parent: np.ndarray, labels: np.ndarray | None) -> Canonical:
-    """Check that `parent` (our own copy, entries in range) is a tree; find its order.
+def positions(
+    argument: str, parent: np.ndarray, labels: np.ndarray | None, by_height: bool = False
+) -> Positions:
+    """Check that `parent` (our own copy, entries in range) is a tree; order it for sweeps.
 
-    Random access is what costs here, so leaves, often most of the nodes, are left out of all
-    but the first and the last pass.
+    With `by_height` the order is canonical for any numbering.
+
+    Random access takes most of the time. So only the first and the last pass visit leaves, which
+    are often most of the nodes.
     """
     level_start = _levels_if_canonical(parent)
     if level_start is not None:
-        return Canonical(None, parent, level_start, True)
+        return Positions(None, parent, level_start, True, True)
 
     n, dtype = parent.size, parent.dtype
     child_count = np.zeros(n, dtype)
@@ -62,12 +88,18 @@ def canonical(argument: str, parent: np.ndarray, labels: np.ndarray | None) -> C
     order, position_parent = np.empty(n, dtype), np.full(n, -1, dtype)
     result = unsigned(order), unsigned(position_parent)
     above, count, inner, ends = map(unsigned, (parent, child_count, inner_count, end))
-    kernels.group_internal(above, count, ends, unsigned(child))
-    cursor = unsigned(level_start[-2::-1].copy())
-    lists = (unsigned(height), inner, ends, unsigned(child), cursor)
-    kernels.order_internal(root, *lists, n_internal, *result)
+    by_height |= not parents_first
+    if not by_height:
+        siblings_are_together = kernels.order_by_number(above, count, ends, *result)
+        by_height = not siblings_are_together and inner_count.max() > _LARGE_FAMILY
+        ends[:] = inner
+    if by_height:
+        kernels.group_internal(above, count, ends, unsigned(child))
+        cursor = unsigned(level_start[-2::-1].copy())
+        lists = (unsigned(height), inner, ends, unsigned(child), cursor)
+        kernels.order_internal(root, *lists, n_internal, *result)
     kernels.order_leaves(above, count, inner, n_internal, ends, *result)
-    return Canonical(order, position_parent, level_start, parents_first)
+    return Positions(order, position_parent, level_start, parents_first, by_height)
 
 
 def _levels_if_canonical(parent: np.ndarray) -> np.ndarray | None:
@@ -91,7 +123,7 @@ def _describe_roots(
     parent: np.ndarray, roots: int, root: int, other: int, labels: np.ndarray | None
 ) -> str:
     if roots == 0:
-        # Every node has a parent, so each path of parents ends in a cycle.
+        # Every node has a parent here, so each path of parents ends in a cycle.
         i, seen = 0, set()
         while i not in seen:
             seen.add(i)

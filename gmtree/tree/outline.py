@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from html import escape
 from typing import Any
 
 from gmtree import _validate as check
-from gmtree._text import preformatted
+from gmtree._text import printable
+from gmtree.tree.locate import level_names
 
 _WIDEST_LABEL = 50
 
 
 def lines(tree: Any, depth: int, children: int) -> list[tuple[str, int | None]]:
-    """Lines of an outline with their nodes; None where several are left out."""
+    """Lines of an outline with their nodes, or None for a line that represents several nodes."""
     found: list[tuple[str, int | None]] = []
-    # (node, what stands before it, what stands before its children)
+    # (node, text before it, text before its children)
     waiting: list[tuple[int | str, str, str]] = [(tree.root, "", "")]
     while waiting:
         i, before, below = waiting.pop()
@@ -44,7 +47,7 @@ def lines(tree: Any, depth: int, children: int) -> list[tuple[str, int | None]]:
 
 def _name(tree: Any, i: int) -> str:
     label = i if tree._labels is None else tree._labels[i]
-    text = f"({i})" if label is None else str(label)
+    text = f"({i})" if label is None else printable(str(label), newlines=False)
     return text if len(text) <= _WIDEST_LABEL else text[: _WIDEST_LABEL - 3] + "..."
 
 
@@ -68,16 +71,24 @@ def text(tree: Any, values: Any, depth: int, children: int) -> str:
     return "\n".join(f"{line:<{wide}}  {x:>{tall}}".rstrip() for (line, _), x in rows)
 
 
-def html(tree: Any) -> str:
-    """What notebooks show of a tree."""
-    shape = f"{tree.n:,} nodes, {tree.n_leaves:,} leaves, height {tree.height}"
-    return f"<div><b>Tree</b>: {shape}</div>{preformatted(text(tree, None, 3, 5))}"
+def html(tree: Any, columns: Mapping[str, Any] | None = None) -> str:
+    """The top of a tree as an HTML table for notebooks, light or dark, with numbers by node."""
+    shape = f"{tree.n:,} nodes, {tree.n_leaves:,} leaves, {tree.height} levels"
+    style = "text-align:left;white-space:pre;font-family:monospace;padding:0 1em 0 0"
+    rule = "border-bottom:1px solid currentColor"
+    columns = columns or {}
+    heads = "".join(f"<th style='{rule};text-align:right'>{escape(name)}</th>" for name in columns)
+    rows = [f"<tr><th style='{style};{rule}'>node</th>{heads}</tr>"] if columns else []
+    for line, i in lines(tree, 3, 5):
+        cells = "".join(
+            f"<td style='text-align:right'>{'' if i is None else escape(_number(x[i].item()))}</td>"
+            for x in columns.values()
+        )
+        rows.append(f"<tr><td style='{style}'>{escape(line)}</td>{cells}</tr>")
+    table = "".join(rows)
+    return f"<div>{shape}</div><table style='background:transparent;color:inherit'>{table}</table>"
 
 
 def level_title(tree: Any, depth: int) -> str:
     """The name of a level, or its number."""
-    names = tree.level_names
-    if names is None:
-        return f"level {depth}"
-    k = depth - 1 - (tree.height - len(names))
-    return "root" if k < 0 else names[k]
+    return level_names(tree)[depth - 1] or f"level {depth}"

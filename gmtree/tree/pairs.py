@@ -1,4 +1,4 @@
-"""Questions about pairs of nodes, answered from one index per tree instead of a matrix."""
+"""Ancestors and distances for pairs of nodes, from one index per tree instead of a matrix."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from gmtree._kernels import pairs as kernels
 class PathIndex:
     """Heavy paths of a tree: O(n) to build, at most log2(n) steps to answer a pair.
 
-    It keeps two positions per node, and the rank of each node where positions are not the
-    caller's own numbers.
+    It keeps two positions per node. If positions differ from the caller's own numbers, it also
+    keeps the rank of each node.
 
     Parameters
     ----------
     layout : Layout
         Any positions with parents first.
     rank : array of unsigned int or None
-        Position of each of the caller's nodes; None where the two are the same.
+        Position of each of the caller's nodes; None if positions are the caller's own numbers.
     """
 
     __slots__ = ("_jump", "_order", "_rank")
@@ -42,7 +42,7 @@ class PathIndex:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, without the arrays that belong to the tree."""
+        """Bytes held, not counting the arrays that belong to the tree."""
         return self._jump.nbytes
 
     def lca(self, i: Any, j: Any) -> np.ndarray:
@@ -56,7 +56,7 @@ class PathIndex:
         return out.view(f"i{out.dtype.itemsize}").reshape(i.shape)
 
     def is_ancestor(self, i: Any, j: Any) -> np.ndarray:
-        """Whether each i is the j beside it or one of its ancestors."""
+        """For each pair, whether i is j or one of its ancestors."""
         i, j = self.pairs(i, j)
         out = np.empty(i.size, np.bool_)
         args = (self._jump, self._rank, self._flat(i), self._flat(j), out)
@@ -64,7 +64,7 @@ class PathIndex:
         return out.reshape(i.shape)
 
     def path_sums(self, i: Any, j: Any, from_root: np.ndarray) -> np.ndarray:
-        """Sum between each i and j of what `from_root` sums on the path from the root."""
+        """Sum on the path from each i to j, given sums on the path from the root to each node."""
         i, j = self.pairs(i, j)
         # Widen small integers only for the nodes asked about: the tree may have many more.
         wide = np.int64 if from_root.dtype.kind == "i" else from_root.dtype
@@ -76,14 +76,15 @@ class PathIndex:
     ) -> np.ndarray:
         """`value` at the lowest common ancestor of each two of some nodes, as a matrix.
 
-        With `end`: what it is at both nodes together, less twice `value` at their ancestor.
+        If `end` is given, the entry is the sum of `end` at both nodes minus twice `value` at their
+        ancestor.
 
         Parameters
         ----------
         nodes : array of int
             In the order of rows and columns.
         depth_first : array of int
-            The places of those nodes in `nodes`, in the order in which a walk meets them.
+            Indices into `nodes`, in the order in which a depth-first walk meets these nodes.
         value, end : arrays of n numbers of the same type
         """
         walk = nodes[depth_first]
@@ -114,12 +115,12 @@ class PathIndex:
         return i, j
 
     def _flat(self, nodes: np.ndarray) -> np.ndarray:
-        """One kind of index array for the kernels, which compile once for it."""
+        """The indices as one type of array, so that the kernels compile only once."""
         return _sweep.readonly(np.ascontiguousarray(nodes, dtype=self._jump.dtype).ravel())
 
 
 def edge_lengths(argument: str, edge: Any, n: int, root: int) -> np.ndarray:
-    """Own copy of finite edge lengths, int64 or float64; zero at the root, which has no edge."""
+    """Copy finite edge lengths as int64 or float64, with zero at the root, which has no edge."""
     check.refuse_labels(argument, edge)
     a = check.reals(argument, edge)
     if a.shape not in ((), (n,)):
@@ -137,12 +138,13 @@ def sums_from_root(
     """Sum of the edge lengths from the root to each node, in one downward sweep."""
     lengths = edge_lengths(argument, edge, layout.n, root)
     if lengths.dtype == np.int64:
-        # A path between two nodes adds two of these sums and takes away a third one twice.
+        # The length of a path is the sum of two of these sums minus twice a third one.
         longest = max(int(lengths.max()), -int(lengths.min())) * height
         if 4 * longest > check.INT64_MAX:
             raise check.IntegerOverflowError(
-                f"Argument '{argument}' must have sums that fit into 64-bit integers; {height - 1} "
-                f"edges of up to {longest // height} do not. Floating-point numbers do."
+                argument,
+                f"must have sums that fit into 64-bit integers; {height - 1} "
+                f"edges of up to {longest // height} do not. Floating-point numbers do.",
             )
     _sweep.propagate(layout, lengths, lengths)
     return lengths

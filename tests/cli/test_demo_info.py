@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import io
+import json
 import re
 
 import pytest
 
 import gmtree as gm
 from gmtree import cli
+from gmtree._files import checksum
 from gmtree.cli import demo
 
 TABLE = "state,county,n\nNY,Albany,3\nNY,Orange,4\nVT,Orange,5\n"
@@ -102,7 +105,7 @@ def test_info_of_a_release(tmp_path, capsys, suffix):
     assert cli.main(["info", str(path)]) == 0
     out = capsys.readouterr().out
     assert "Release(Tree(n=7" in out
-    assert "level 3: " in out
+    assert "\n  3          4 " in out
     assert "Privacy ledger" in out
 
 
@@ -114,7 +117,7 @@ def test_info_of_a_table(tmp_path, capsys):
     assert cli.main(["info", str(path), "--levels", "state,county"]) == 0
     out = capsys.readouterr().out
     assert "Tree(n=6, internal=3, leaves=3, height=3)" in out
-    assert "level 1 (root): 1 nodes, 2 to 2 children" in out
+    assert "level 1 total: 1 nodes, 2 to 2 children" in out
     assert "level 2 state: 2 nodes, 1 to 2 children" in out
     assert "level 3 county: 3 nodes\n" in out
 
@@ -131,9 +134,9 @@ def test_info_of_a_table_with_one_label_on_top(tmp_path, capsys):
     [
         ("nothing.csv", None, "there is no"),
         ("empty.csv", "state\n", "has no rows"),
-        ("table.txt", "x\n", "must end in .npz, .csv, .csv.gz or .parquet"),
+        ("table.txt", "x\n", "must end in .npz, .csv, .csv.gz, .parquet, .ledger.json, .nwk, .nw,"),
         ("broken.npz", "x\n", "must"),
-        ("broken.parquet", "x\n", "is no Parquet file"),
+        ("broken.parquet", "x\n", "is not a Parquet file"),
     ],
 )
 def test_info_refuses(tmp_path, capsys, name, content, message):
@@ -147,6 +150,28 @@ def test_info_refuses(tmp_path, capsys, name, content, message):
     assert message in capsys.readouterr().err
 
 
+def test_info_of_a_ledger_without_its_origin(tmp_path, capsys):
+    path = tmp_path / "r.ledger.json"
+    gm.release(gm.shapes.star(3), [3, 4], epsilon=1).save_ledger(path)
+    data = json.loads(path.read_text())
+    for origin in ({}, {**data["provenance"], "versions": []}):
+        data["provenance"] = origin
+        data["checksum"] = checksum(data)
+        path.write_text(json.dumps(data))
+        assert cli.main(["info", str(path)]) == 2
+        assert "must be the ledger of a release; its provenance" in capsys.readouterr().err
+
+
+def test_terminals_without_a_character_show_a_replacement(tmp_path, monkeypatch):
+    path = tmp_path / "towns.nwk"
+    path.write_text("('Malmö',(b,d)e)c;", encoding="utf-8")
+    printed = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(printed, "ascii"))
+    assert cli.main(["info", str(path)]) == 0
+    lines = printed.getvalue().decode().split("c\n", 1)[1].splitlines()
+    assert lines == ["|-- Malm\\xf6", "`-- e", "    |-- b", "    `-- d"]
+
+
 def test_info_of_standard_input(capsys, monkeypatch):
     class Bytes:
         buffer = io.BytesIO(TABLE.encode())
@@ -154,3 +179,32 @@ def test_info_of_standard_input(capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin", Bytes)
     assert cli.main(["info", "-", "--levels", "state, county"]) == 0
     assert "Tree(n=6, internal=3, leaves=3, height=3)" in capsys.readouterr().out
+
+
+def test_info_of_a_table_with_rows_of_sums(tmp_path, capsys):
+    """The output of gmtree reconcile, in which labels of finer levels are empty."""
+    table, out = tmp_path / "table.csv", tmp_path / "sums.csv"
+    table.write_text(TABLE)
+    levels = ["--levels", "state,county"]
+    assert cli.main(["reconcile", str(table), *levels, "--value", "n", "-o", str(out)]) == 0
+    capsys.readouterr()
+    assert cli.main(["info", str(out), *levels]) == 0
+    assert "Tree(n=6, internal=3, leaves=3, height=3)" in capsys.readouterr().out
+    table.write_text("state,county\n,\nNY,\nNY,Albany\nVT,\n")
+    assert cli.main(["info", str(table), *levels]) == 0
+    assert "Tree(n=4, internal=2, leaves=2, height=3)" in capsys.readouterr().out
+    table.write_text("state,county\n,Albany\nNY,Orange\n")
+    assert cli.main(["info", str(table), *levels]) == 2
+    assert "must have no label below a missing one" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ending", [".nw", ".newick", ".tre.gz", ".NWK.GZ"])
+def test_info_of_newick_files(tmp_path, capsys, ending):
+    path = tmp_path / f"cats{ending}"
+    text = b"((cat:1,lion:2)feline:3,dog:7);"
+    path.write_bytes(gzip.compress(text) if ending.lower().endswith(".gz") else text)
+    assert cli.main(["info", str(path)]) == 0
+    assert "feline" in capsys.readouterr().out
+    path.write_bytes(gzip.compress(text)[:-9])
+    assert cli.main(["info", str(path)]) == 2
+    assert "gzip file, which is damaged" in capsys.readouterr().err

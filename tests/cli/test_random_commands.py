@@ -1,6 +1,6 @@
 """Random files and options: the command line answers or refuses, and never stumbles.
 
-Ten seconds of them as part of the tests; ``GMTREE_FUZZ_SECONDS`` sets another time.
+Five seconds of them as part of the tests; ``GMTREE_FUZZ_SECONDS`` sets another time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from limited import at_most
 import gmtree as gm
 from gmtree import cli
 
-SECONDS = float(os.environ.get("GMTREE_FUZZ_SECONDS", "10"))
+SECONDS = float(os.environ.get("GMTREE_FUZZ_SECONDS", "5"))
 # No command here has much to do; the first of a kind may have to be compiled.
 SECONDS_PER_COMMAND = 120
 
@@ -114,8 +114,8 @@ releases = command(
     option("--tree", files),
     flag("--leaves-are-public"),
     flag("--ignore-unknown"),
-    flag("--no-nonnegative"),
-    flag("--no-integer"),
+    flag("--nonnegative"),
+    flag("--integer"),
     flag("--dry-run"),
     option("--confidence", numbers),
     flag("--force"),

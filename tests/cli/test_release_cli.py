@@ -13,13 +13,15 @@ import traceback
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import gmtree as gm
 from gmtree import cli
 from gmtree.cli.rows import ROWS_PER_STEP
 from gmtree.privacy import LEAVES_FROM_RECORDS, testing
-from gmtree.privacy.sampling import noise
+from gmtree.privacy.noise import words as random_words
+from gmtree.privacy.noise.mechanism import Mechanism
 
 TABLE = """\
 state,county,people
@@ -47,13 +49,16 @@ def noiseless(monkeypatch):
         def take(self, count, dtype):
             return np.zeros(count, dtype)
 
-    monkeypatch.setattr(noise, "SYSTEM", Zeros())
+    monkeypatch.setattr(random_words, "SYSTEM", Zeros())
 
 
-def release(*options: str, file: str = "people.csv", out: str = "out.csv") -> int:
+def release(
+    *options: str, file: str = "people.csv", out: str = "out.csv", whole: bool = True
+) -> int:
     given = ["--epsilon", "1"] if "--rho" not in options else []
     levels = [] if "--levels" in options else ["--levels", "state,county"]
     leaves = [] if "--tree" in options else ["--leaves-are-public"]
+    given += ["--nonnegative", "--integer"] if whole else []
     return cli.main(["release", file, *levels, *given, *leaves, *options, "-o", out])
 
 
@@ -75,7 +80,7 @@ def test_csv_to_csv(folder, capsys, noiseless):
     assert "out.csv: 7 nodes, 4 leaves" in out
     assert "Expected error by level, epsilon = 1" in out
     assert "Privacy ledger: pure differential privacy, epsilon = 1" in out
-    assert "Errors are those of the column 'estimate'" in out
+    assert "Errors and intervals belong to the column 'estimate'" in out
     assert not err
     first = rows(folder / "out.csv")[0]
     assert float(first["estimate_low"]) < float(first["estimate"]) < float(first["estimate_high"])
@@ -133,8 +138,8 @@ def test_options_reach_the_release(folder, capsys):
     assert made.ledger.levels[1].share == 2 * made.ledger.levels[0].share
     assert made.tree.level_names == ("state", "county")
 
-    options = ("--rho", "1/3", "--no-nonnegative", "--no-integer", "--invariants", "state")
-    assert release(*options, "--count", "people", "--delta", "1e-6", out="b.npz") == 0
+    options = ("--rho", "1/3", "--invariants", "state")
+    assert release(*options, "--count", "people", "--delta", "1e-6", out="b.npz", whole=False) == 0
     made = gm.Release.load("b.npz")
     assert (made.nonnegative, made.integer) == (False, False)
     assert str(made.ledger.budget) == "1/3"
@@ -152,7 +157,7 @@ def test_max_count(folder, noiseless):
 def test_shares_with_the_least_error(folder, objective):
     assert release("--count", "people", "--shares", objective, out="out.npz") == 0
     made = gm.Release.load("out.npz")
-    shares = gm.optimal_shares(made.tree, epsilon=1, objective=objective)
+    shares = gm.privacy.optimal_shares(made.tree, epsilon=1, objective=objective)
     found = [float(line.share) for line in made.ledger.levels]
     np.testing.assert_allclose(found, np.array(shares) / sum(shares))
 
@@ -179,7 +184,7 @@ def test_unmeasured_counts_are_missing(folder):
 
 
 def test_many_rows(folder, monkeypatch):
-    monkeypatch.setattr(noise, "SYSTEM", testing.SeededWords(2))
+    monkeypatch.setattr(random_words, "SYSTEM", testing.SeededWords(2))
     k = ROWS_PER_STEP + 5
     lines = [f"a{i % 3},{i}" for i in range(k)]
     (folder / "people.csv").write_text("\n".join(["state,county", *lines]))
@@ -206,8 +211,8 @@ def test_leaves_taken_from_the_data_are_named_as_outside_the_guarantee(folder, c
     assert release("--count", "people", out="out.npz") == 0
     assert f"  - {LEAVES_FROM_RECORDS}" in capsys.readouterr().out
     ledger = gm.Release.load("out.npz").ledger
-    assert ledger.outside == (LEAVES_FROM_RECORDS,)
-    assert "without looking at the data, but for what is listed as outside." in str(ledger)
+    assert ledger.disclosures == (LEAVES_FROM_RECORDS,)
+    assert "without looking at the data, except for the disclosures below." in str(ledger)
 
 
 def test_rows_are_not_dropped_where_their_number_is_public(folder, capsys):
@@ -231,7 +236,7 @@ def test_rows_are_not_dropped_where_their_number_is_public(folder, capsys):
         (("--rho", "1", "--delta", "x"), "out.csv", "'delta' must be a number"),
         (("--person", "who"), "out.csv", "--person goes without --count"),
         (("--max-leaves", "2"), "out.csv", "--max-leaves goes with --person"),
-        (("--account", "none.json"), "out.csv", "account none.json --epsilon 1' makes one"),
+        (("--account", "none.json"), "out.csv", "account none.json --epsilon 1' creates one"),
         ((), "none/out.csv", "'OUT' must be in a folder that exists"),
     ],
 )
@@ -242,36 +247,39 @@ def test_options_are_checked_before_anything_is_drawn(
         def take(self, count, dtype):
             raise AssertionError("random words were asked for")
 
-    monkeypatch.setattr(noise, "SYSTEM", Unavailable())
+    monkeypatch.setattr(random_words, "SYSTEM", Unavailable())
     assert release("--count", "people", *options, out=out) == 2
     assert text in capsys.readouterr().err
     assert {p.name for p in folder.iterdir()} == {"people.csv", "leaves.csv"}
 
 
 def test_the_epsilon_of_a_delta_is_printed_rounded_up(folder, capsys):
-    assert release("--count", "people", "--rho", "1/3", "--delta", "1e-6", out="b.npz") == 0
+    assert (
+        release("--count", "people", "--rho", "1/3", "--delta", "1e-6", out="b.npz", whole=False)
+        == 0
+    )
     (printed,) = re.findall(r"Implies epsilon = (\S+) with", capsys.readouterr().out)
     exact = gm.Release.load("b.npz").ledger.epsilon("1e-6")
     assert exact <= float(printed) < exact * (1 + 1e-5)
 
 
 def test_counts_are_not_in_the_variables_of_a_failure(folder, monkeypatch):
-    def fail(scale, size):
+    def fail(noise, scale, size):
         raise RuntimeError("no such error is expected, so that its traceback is shown")
 
-    monkeypatch.setattr(noise, "discrete_laplace", fail)
+    monkeypatch.setattr(Mechanism, "draw", fail)
     with pytest.raises(RuntimeError) as failed:
         release("--count", "people")
     frames = [f for f, _ in traceback.walk_tb(failed.value.__traceback__)]
     ours = [f for f in frames if f.f_globals.get("__name__", "").startswith("gmtree")]
-    assert {"run", "_release", "release", "measure"} <= {f.f_code.co_name for f in ours}
+    assert {"run", "_release", "publish", "measure"} <= {f.f_code.co_name for f in ours}
     for frame in ours:
         assert not any("304" in repr(x) for x in frame.f_locals.values())
 
 
 def test_a_dry_run_tells_everything_and_spends_nothing(folder, monkeypatch, capsys):
     """It also says what is counted and which levels there are, while a mistake costs nothing."""
-    monkeypatch.setattr(noise, "discrete_laplace", None)
+    monkeypatch.setattr(Mechanism, "draw", None)
     account = gm.privacy.Account(epsilon=2, path="budget.json")
     (folder / "out.csv").write_text("precious")
     options = ["--account", "budget.json", "--tree", "leaves.csv", "--dry-run"]
@@ -298,7 +306,7 @@ def test_a_dry_run_is_refused_by_an_account_that_would_refuse_the_release(folder
     assert release(*options) == 2
     assert capsys.readouterr().err == refused
     assert release(*options, "--rho", "1/8", "--dry-run") == 2
-    assert "must be in rho for Gaussian noise" in capsys.readouterr().err
+    assert "must be in rho for discrete Gaussian noise" in capsys.readouterr().err
     assert account.left == account.budget
 
 
@@ -312,6 +320,15 @@ def test_levels_that_seem_turned_round_are_questioned(folder, capsys):
         assert (
             "Is 'town' really coarser than 'state'?" in capsys.readouterr().out
         ) == is_questioned
+
+
+def test_only_a_dry_run_needs_no_output_file(folder, capsys):
+    command = ["release", "people.csv", "--levels", "state,county", "--epsilon", "1",
+               "--leaves-are-public"]  # fmt: skip
+    assert cli.main([*command, "--dry-run"]) == 0
+    assert "Nothing was drawn, spent or written." in capsys.readouterr().out
+    assert cli.main(command) == 2
+    assert "-o OUT is required unless --dry-run is given." in capsys.readouterr().err
 
 
 def test_a_dry_run_finds_what_a_release_would_refuse(folder, capsys):
@@ -408,7 +425,7 @@ def test_an_open_quote_in_the_last_column_swallows_no_rows(folder, capsys):
     [
         ((), "out.txt", "OUT must end in .csv, .csv.gz, .parquet or .npz"),
         (("--confidence", "95"), "out.csv", "'confidence' must be above 0 and below 1"),
-        (("--shares", "1,2"), "out.csv", "'level_shares' must have one share per level (3)"),
+        (("--shares", "1,2"), "out.csv", "'shares' must have one share per level (3)"),
         (("--shares", "most"), "out.csv", "--shares must be 'equal', 'nodes', 'leaves' or numbers"),
         (("--rho", "-1"), "out.csv", "'rho' must be above 0"),
         (("--invariants", "city"), "out.csv", "must name nodes or levels of the tree, not 'city'"),
@@ -424,7 +441,7 @@ def test_options_refused(folder, capsys, options, out, text):
 
 
 @pytest.mark.parametrize(
-    "count", ["secret", "12.5", "1_000", "5.0", "1e3", "", " 5", "٣", "0x1", "--5", "9" * 5000]
+    "count", ["secret", "1_000", "5.01", ".0", "1e3", "", " 5", "٣", "0x1", "--5", "9" * 5000]
 )
 def test_counts_are_whole_numbers_in_plain_digits(folder, capsys, count):
     (folder / "people.csv").write_text(f"{HEAD}NY,Albany,3\nNY,Orange,{count}\n")
@@ -432,13 +449,14 @@ def test_counts_are_whole_numbers_in_plain_digits(folder, capsys, count):
     err = capsys.readouterr().err
     assert err == (
         "gmtree: error: Line 3 of people.csv, column 'people': must be a whole number, "
-        "in digits alone.\n"
+        "such as 12 or 12.0.\n"
     )
     assert not (folder / "out.csv").exists()
 
 
-def test_counts_may_have_a_sign(folder, noiseless):
-    (folder / "people.csv").write_text(f"{HEAD}NY,Albany,+30\nVT,Orange,007\n")
+def test_counts_may_have_a_sign_and_zeros_after_the_point(folder, noiseless):
+    """A column of counts in pandas has floats if a count is missing somewhere."""
+    (folder / "people.csv").write_text(f"{HEAD}NY,Albany,+30\nVT,Orange,007.0\n")
     assert release("--count", "people") == 0
     assert values(folder / "out.csv")["", ""] == 37
 
@@ -602,7 +620,7 @@ def test_a_broken_parquet_file_is_refused(folder, capsys):
     pytest.importorskip("pyarrow", reason="Parquet files need pyarrow")
     (folder / "x.parquet").write_text("no table")
     assert release(file="x.parquet") == 2
-    assert "x.parquet is no Parquet file" in capsys.readouterr().err
+    assert "x.parquet is not a Parquet file" in capsys.readouterr().err
 
 
 def test_budget_is_needed_once(folder, capsys):
@@ -617,3 +635,52 @@ def test_missing_pyarrow_is_named(folder, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     assert release("--count", "people", out="out.parquet") == 2
     assert "Parquet files need pyarrow" in capsys.readouterr().err
+
+
+REFUSED_EVERYWHERE = [
+    {"max_contributions": 2, "max_per_leaf": 5},
+    {"max_per_leaf": 2, "max_contributions": 2, "neighbors": "change_one"},
+    {"max_contributions": 0},
+    {"max_count": 0},
+    {"neighbors": "change_one", "max_count": 7},
+    {"invariants": ["nowhere"]},
+    {"epsilon": "0"},
+    {"delta": "1"},
+    {"shares": ["0", "0", "0"]},
+    {"shares": ["1"]},
+]
+
+
+@pytest.mark.parametrize("terms", REFUSED_EVERYWHERE, ids=str)
+def test_every_door_refuses_the_same_terms(folder, capsys, terms):
+    """The function, the function for frames and the command line build the same budget."""
+    frame = pd.read_csv("people.csv").iloc[:4]
+    tree = gm.Tree.from_levels(frame[["state", "county"]])
+    terms = {"epsilon": "1", **terms}
+    with pytest.raises(ValueError):  # noqa: PT011
+        gm.release(tree, frame["people"].to_numpy(), **terms)
+    with pytest.raises(ValueError):  # noqa: PT011
+        gm.release_frame(
+            frame, ["state", "county"], count="people", leaves_are_public=True, **terms
+        )
+    options = []
+    for name, value in terms.items():
+        text = ",".join(value) if isinstance(value, list) else str(value)
+        options += [f"--{name.replace('_', '-')}", text]
+    assert cli.main(["release", "people.csv", "--levels", "state,county", "--count", "people",
+                     "--leaves-are-public", *options, "-o", "out.csv"]) != 0  # fmt: skip
+    assert capsys.readouterr().err
+    assert not (folder / "out.csv").exists()
+
+
+def test_the_bootstrap_states_the_errors_of_the_values(folder, capsys):
+    assert release("--count", "people", "--bootstrap", "20") == 0
+    out = capsys.readouterr().out
+    table = out[out.index("Approximate error of the values by level") :].splitlines()
+    assert table[1].split() == ["level", "bias", "rmse"]
+    assert len(table[2:]) == 3
+    assert "belong to the column 'estimate'" in out
+    for runs in ("0", "1000000"):
+        assert release("--count", "people", "--bootstrap", runs, out="other.csv") != 0
+        assert "--bootstrap must be from 1 to 100,000" in capsys.readouterr().err
+    assert not (folder / "other.csv").exists()

@@ -20,7 +20,9 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 def violated(tree, x, v, s, lower) -> float:
     """The certificate for variances by node."""
-    return violation(tree, x, v, None if s is None else tree.to_positions(s), lower)
+    bounds = np.full(tree.n, -np.inf)
+    bounds[tree.leaves] = lower
+    return violation(tree, x, v, None if s is None else tree._to_positions(s), bounds, None)
 
 
 @given(SEEDS, st.sampled_from(KINDS))
@@ -57,7 +59,7 @@ def test_the_certificate_finds_leaves_that_traded(shape, weighted):
     tree = named_shapes(3000)[shape]
     v = noisy_counts(tree, rng, zeros=0)
     s = rng.uniform(0.5, 2, tree.n) if weighted else None
-    x = gm.consistent(tree, v, s, nonnegative=True)
+    x = gm.reconcile(tree, v, s, nonnegative=True)
     low = np.zeros(tree.n_leaves)
     assert violated(tree, x, v, s, low) <= 1e-12 * abs(v).max()
     free = np.flatnonzero(x[tree.leaves] > 1)
@@ -92,7 +94,7 @@ def test_the_certificate_finds_what_is_not_consistent_or_not_kept():
     tree = gm.shapes.complete(2, 3)
     s = np.array([1.0, 0, 1, 1, 1, 1, 0])
     v = np.array([9.0, 4, 5, 2, 1, 3, 1])
-    x = gm.consistent(tree, v, s, nonnegative=True)
+    x = gm.reconcile(tree, v, s, nonnegative=True)
     low = np.zeros(4)
     assert violated(tree, x, v, s, low) <= 1e-15
     for i in range(7):
@@ -121,7 +123,7 @@ def test_the_certificate_knows_trades_below_known_nodes():
 def test_the_certificate_refuses_what_is_not_finite(bad):
     tree = gm.shapes.complete(2, 3)
     v = np.arange(7.0)
-    x = gm.consistent(tree, v)
+    x = gm.reconcile(tree, v)
     for i in range(7):
         y = x.copy()
         y[i] = bad

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from reference.consistency import per_node
-from trees import named_shapes, renumber
+from trees import large_shapes, named_shapes, renumber
 
 import gmtree as gm
 from gmtree import _sweep
@@ -107,7 +107,7 @@ def test_parents_are_sums_of_very_many_children(shape, variance, values):
     if s is not None and variance == "mixed":
         s[tree.root] = 1
     v = measurements(tree, values)
-    x = gm.consistent(tree, v, s)
+    x = gm.reconcile(tree, v, s)
     assert gaps(tree, v, x, s).max() <= 1e-12
 
 
@@ -115,16 +115,16 @@ def test_parents_are_sums_of_very_many_children(shape, variance, values):
 def test_float32(shape):
     tree = shape(3 * GIANT)
     v = measurements(tree, "offset").astype(np.float32)
-    x = gm.consistent(tree, v)
+    x = gm.reconcile(tree, v)
     assert x.dtype == np.float32
     assert gaps(tree, v, x.astype(float)).max() <= 1e-6
-    precise = gm.consistent(tree, v.astype(float))
+    precise = gm.reconcile(tree, v.astype(float))
     np.testing.assert_allclose(x, precise, rtol=0, atol=1e-6 * np.abs(x).max())
 
 
 def test_small_families_below_giant_ones_stay_consistent():
     tree = spider(6 * GIANT)
-    x = gm.consistent(tree, measurements(tree, "offset"))
+    x = gm.reconcile(tree, measurements(tree, "offset"))
     below = np.flatnonzero(tree.parent > 0)
     np.testing.assert_allclose(x[tree.parent[below]], x[below], rtol=0, atol=1e-15)
 
@@ -141,7 +141,7 @@ def test_equal_children_among_large_ones_stay_equal(m, variance):
     for seed in range(3):
         v = 1e9 * np.random.default_rng(seed).standard_normal(m)
         v[small] = 1
-        x = gm.consistent(tree, v, s)
+        x = gm.reconcile(tree, v, s)
         # The large ones do not add up, so that there is something to share.
         assert np.all(abs(x[small] - 1) > 1e4)
         assert np.ptp(x[small]) == 0
@@ -154,10 +154,10 @@ def test_columns(shape, variance):
     tree = shape(12 * GIANT)
     s = variances(tree, variance)
     noisy = np.stack([measurements(tree, "offset"), np.full(tree.n, 0.1)], axis=1)
-    x = gm.consistent(tree, noisy, s)
+    x = gm.reconcile(tree, noisy, s)
     for column, values in zip(noisy.T, x.T, strict=True):
         assert gaps(tree, column, values).max() <= 3e-13
-        one = gm.consistent(tree, np.ascontiguousarray(column), s)
+        one = gm.reconcile(tree, np.ascontiguousarray(column), s)
         np.testing.assert_allclose(values, one, rtol=0, atol=1e-10)
 
 
@@ -167,7 +167,7 @@ def test_exactly_known_children_are_kept():
     s = np.ones(tree.n)
     s[1::2] = 0
     s[GIANT // 2 : GIANT] = 0
-    x = gm.consistent(tree, v, s)
+    x = gm.reconcile(tree, v, s)
     np.testing.assert_array_equal(x[s == 0], v[s == 0])
     assert gaps(tree, v, x, s)[0] <= 1e-12
 
@@ -177,15 +177,15 @@ def test_undetermined_children_share_evenly():
     v = measurements(tree, "offset")
     s = np.ones(tree.n)
     s[1 : GIANT + 1] = np.inf
-    x = gm.consistent(tree, v, s)
+    x = gm.reconcile(tree, v, s)
     assert gaps(tree, v, x, s)[0] <= 1e-12
     assert np.ptp(x[1 : GIANT + 1]) <= 1e-12
     np.testing.assert_array_equal(x[GIANT + 1 :], v[GIANT + 1 :])
 
 
-@pytest.mark.parametrize("size", [LONG - 1, LONG, LONG + 1, 2 * LONG, 3 * LONG + 5])
+@pytest.mark.parametrize("size", [LONG - 1, LONG, LONG + 1, 3 * LONG + 5])
 @pytest.mark.parametrize("variance", ["equal", "node"])
-@pytest.mark.parametrize("below", [0, 1, 2])
+@pytest.mark.parametrize("below", [0, 1])
 def test_families_about_as_long_as_a_stretch(size, variance, below):
     """Two such families, behind some other nodes, at whatever offset from a stretch."""
     rng = np.random.default_rng(size)
@@ -196,7 +196,7 @@ def test_families_about_as_long_as_a_stretch(size, variance, below):
         tree = gm.Tree.from_parents(parent)
         v, s = rng.standard_normal(tree.n), variances(tree, variance)
         dense = gm.baselines.dense(tree, v, s)
-        np.testing.assert_allclose(gm.consistent(tree, v, s), dense, rtol=0, atol=1e-11)
+        np.testing.assert_allclose(gm.reconcile(tree, v, s), dense, rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize("variance", ["equal", "node"])
@@ -207,16 +207,16 @@ def test_threads_do_not_change_a_bit(shape, variance, monkeypatch):
     assert any(shared for _, _, shared in tree._layout.segments)
     v, s = measurements(tree, "offset"), variances(tree, variance)
     for noisy in (v, np.stack([v, -v], axis=1)):
-        one = gm.consistent(tree, noisy, s, threads=1)
+        one = gm.reconcile(tree, noisy, s, threads=1)
         for threads in (2, 3, 4, 5):
-            assert gm.consistent(tree, noisy, s, threads=threads).tobytes() == one.tobytes()
+            assert gm.reconcile(tree, noisy, s, threads=threads).tobytes() == one.tobytes()
 
 
 @pytest.mark.large
 @pytest.mark.parametrize("name", named_shapes(10))
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_sums_of_a_million_nodes_are_as_good_as_documented(name, dtype):
-    tree = named_shapes(10**6)[name]
+def test_sums_on_large_trees_are_as_good_as_documented(name, dtype):
+    tree = large_shapes()[name]
     limit = {np.float64: 1e-12, np.float32: 1e-6}[dtype]
     for variance in ("equal", "node"):
         s = variances(tree, variance)
@@ -225,3 +225,12 @@ def test_sums_of_a_million_nodes_are_as_good_as_documented(name, dtype):
             v = measurements(tree, values).astype(dtype)
             x = post.project(v)
             assert bars._largest_gap(post, v, x) <= limit
+
+
+@pytest.mark.parametrize("name", ["binary", "caterpillar", "grouped, depth first"])
+def test_sums_with_variances_of_many_magnitudes(name):
+    tree = named_shapes(20_000)[name]
+    variance = 10.0 ** np.random.default_rng(3).uniform(-8, 8, tree.n)
+    post = gm.Consistency(tree, variance)
+    v = measurements(tree, "beside 1e9")
+    assert bars._largest_gap(post, v, post.project(v)) <= 1e-12

@@ -41,12 +41,12 @@ def test_which_leaf_is_refused(tree, seed):
 
 
 def test_one_unmeasured_child_is_the_rest():
-    x = gm.consistent(gm.shapes.star(4), [10, np.nan, 3, 4], [1, np.inf, 1, 1])
+    x = gm.reconcile(gm.shapes.star(4), [10, np.nan, 3, 4], [1, np.inf, 1, 1])
     np.testing.assert_allclose(x, [10, 3, 3, 4])
 
 
 def test_unmeasured_siblings_share_evenly():
-    x = gm.consistent(
+    x = gm.reconcile(
         gm.shapes.star(5), [10, np.nan, 4, np.inf, -np.inf], [1, np.inf, 1, np.inf, np.inf]
     )
     np.testing.assert_allclose(x, [10, 2, 4, 2, 2])
@@ -59,7 +59,7 @@ def test_unmeasured_subtrees_share_evenly():
     tree = gm.Tree.from_parents([-1, 0, 0, 1, 1, 2, 2])
     s = np.full(7, np.inf)
     s[[0, 3]] = 1
-    x = gm.consistent(tree, [10, 0, 0, 4, 0, 0, 0], s)
+    x = gm.reconcile(tree, [10, 0, 0, 4, 0, 0, 0], s)
     np.testing.assert_allclose(x, [10, 7, 3, 4, 3, 1.5, 1.5])
 
 
@@ -96,12 +96,12 @@ def test_values_of_unmeasured_nodes_do_not_matter(problem, junk):
 @pytest.mark.parametrize("variance", [None, 2.0, [1, 0, np.inf]])
 def test_values_that_are_no_numbers(bad, variance):
     with pytest.raises(ValueError, match=rf"'noisy' must be finite; node 1 is {bad}"):
-        gm.consistent(STAR, [1.0, bad, 3.0], variance)
+        gm.reconcile(STAR, [1.0, bad, 3.0], variance)
     with pytest.raises(ValueError, match=rf"node 0 is {bad}"):
-        gm.consistent(STAR, [[1.0, bad], [2, 2], [3, 3]], variance)
+        gm.reconcile(STAR, [[1.0, bad], [2, 2], [3, 3]], variance)
     both = np.array([bad, -bad, 3.0])
     with pytest.raises(ValueError, match=f"node 0 is {bad}"):
-        gm.consistent(STAR, both, variance)
+        gm.reconcile(STAR, both, variance)
 
 
 def test_values_that_are_no_numbers_change_nothing():
@@ -115,12 +115,12 @@ def test_values_that_are_no_numbers_change_nothing():
             post.project(v, out=out)
         np.testing.assert_array_equal(out, 7)
     with pytest.raises(ValueError, match="node 0 is nan"):
-        gm.consistent(gm.shapes.chain(1), [np.nan])
+        gm.reconcile(gm.shapes.chain(1), [np.nan])
 
 
 def test_large_finite_values_are_no_error():
     v = np.array([1e308, 1e307, 1.5e308], dtype=float)
-    assert gm.consistent(gm.shapes.chain(3), v, [0, 1, 1])[0] == 1e308
+    assert gm.reconcile(gm.shapes.chain(3), v, [0, 1, 1])[0] == 1e308
 
 
 def test_sums_that_overflow():
@@ -140,14 +140,14 @@ def test_results_that_overflow(options, columns):
     v = np.array([0.8e308, 1.7e308, -1.7e308])
     v = v.reshape(3, *(1 for _ in columns)) * np.ones(columns)
     with pytest.raises(ValueError, match=TOO_LARGE.format(dtype="float64", i=1)):
-        gm.consistent(STAR, v, **options)
+        gm.reconcile(STAR, v, **options)
     kept = v.copy()
     with pytest.raises(ValueError, match=TOO_LARGE.format(dtype="float64", i=1)):
-        gm.consistent(STAR, v, out=v, **options)
+        gm.reconcile(STAR, v, out=v, **options)
     np.testing.assert_array_equal(v, kept)
     out = np.zeros_like(v)
     with pytest.raises(ValueError, match="too large"):
-        gm.consistent(STAR, v, out=out, **options)
+        gm.reconcile(STAR, v, out=out, **options)
     assert np.isnan(out).all()
 
 
@@ -155,11 +155,11 @@ def test_results_that_overflow(options, columns):
 def test_results_that_overflow_float32(options):
     v = np.array([3e38, 3e38, -3e38], np.float32)
     with pytest.raises(ValueError, match=TOO_LARGE.format(dtype="float32", i=1)):
-        gm.consistent(STAR, v, **options)
+        gm.reconcile(STAR, v, **options)
     leaf = gm.Tree.from_parents([-1, 0, 0, 1])
     v = np.array([0, 0, 3e38, 3e38], np.float32)
     with pytest.raises(ValueError, match=TOO_LARGE.format(dtype="float32", i=0)):
-        gm.consistent(leaf, v, [np.inf, np.inf, 1, 1], **options)
+        gm.reconcile(leaf, v, [np.inf, np.inf, 1, 1], **options)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -167,12 +167,12 @@ def test_results_that_overflow_float32(options):
 def test_bounds_whose_sums_overflow(dtype, lower):
     out = np.zeros(4, dtype)
     with pytest.raises(ValueError, match="'noisy' must lead to consistent values, within the bou"):
-        gm.consistent(gm.shapes.star(4), np.zeros(4, dtype), lower=lower, out=out)
+        gm.reconcile(gm.shapes.star(4), np.zeros(4, dtype), lower=lower, out=out)
     with pytest.raises(ValueError, match="'noisy'"):
-        gm.consistent(gm.shapes.star(4), np.zeros(4, dtype), lower=lower, integer=True)
+        gm.reconcile(gm.shapes.star(4), np.zeros(4, dtype), lower=lower, integer=True)
     with pytest.raises(ValueError, match="'noisy'"):
-        gm.consistent(gm.shapes.chain(1), np.zeros(1, np.float32), lower=1e308)
-    assert gm.consistent(gm.shapes.chain(2), np.zeros(2), lower=1e308).tolist() == [1e308] * 2
+        gm.reconcile(gm.shapes.chain(1), np.zeros(1, np.float32), lower=1e308)
+    assert gm.reconcile(gm.shapes.chain(2), np.zeros(2), lower=1e308).tolist() == [1e308] * 2
 
 
 @given(trees(max_n=12), SEEDS, st.booleans(), st.sampled_from([np.float64, np.float32]))
@@ -195,7 +195,7 @@ def test_finite_input_gives_finite_results_or_an_error(tree, seed, bounded, dtyp
 def test_masked_entries_are_refused():
     post, masked = gm.Consistency(STAR), np.ma.array([1.0, 2, 3], mask=[0, 1, 0])
     message = "'noisy' must have no masked entries; entry 1 .* not measured has variance inf"
-    for use in (post.project, post.track, lambda v: gm.consistent(STAR, v, nonnegative=True)):
+    for use in (post.project, post.track, lambda v: gm.reconcile(STAR, v, nonnegative=True)):
         with pytest.raises(ValueError, match=message):
             use(masked)
     for variance in (masked, {"node": masked}, {"level": masked[:2]}):

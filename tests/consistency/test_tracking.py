@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from reference.consistency import per_node, problems, random_problem
 from trees import named_shapes
 
 import gmtree as gm
+from gmtree.consistency import tracking
 
 SEEDS = st.integers(0, 2**32 - 1)
 STAR = gm.shapes.star(3)
@@ -117,6 +119,53 @@ def test_several_nodes_at_once_are_as_one_by_one(problem, seed, m):
         single.update(i, value)
     np.testing.assert_array_equal(current(together), current(single))
     np.testing.assert_array_equal(together.noisy, single.noisy)
+
+
+class Interrupt(BaseException):
+    """Neither an Exception nor a ValueError, as that of a keyboard."""
+
+
+def interrupted_at(line: int, call, *args) -> bool:
+    """Raise an interrupt at this line of the tracker that `call` runs; whether there was one."""
+    ran = 0
+
+    def trace(frame, event, _):
+        nonlocal ran
+        if frame.f_code.co_filename != tracking.__file__:
+            return None
+        if event == "line":
+            ran += 1
+            if ran == line:
+                raise Interrupt
+        return trace
+
+    sys.settrace(trace)
+    try:
+        call(*args)
+    except Interrupt:
+        return True
+    finally:
+        sys.settrace(None)
+    return False
+
+
+@pytest.mark.parametrize("nodes", [2, [1, 2, 0]])
+def test_an_interrupt_at_any_line_leaves_no_contradiction(nodes):
+    """Neither one in an update, nor another one while the first is undone."""
+    post = gm.Consistency(gm.shapes.star(9), {"node": [0.0] + [1.0] * 8})
+    before, after = np.arange(9.0), np.arange(9.0)
+    after[nodes] = 100
+    undone = 0
+    for line in range(1, 100):
+        live = post.track(before)
+        if not interrupted_at(line, live.update, nodes, 100.0):
+            break
+        interrupted_at(line % 7, live.value, 0)
+        np.testing.assert_allclose(current(live), live.values(), rtol=1e-14)
+        undone += np.array_equal(live.noisy, before)
+        assert np.array_equal(live.noisy, before) or np.array_equal(live.noisy, after)
+    assert 20 < undone < line < 99
+    np.testing.assert_array_equal(live.noisy, after)
 
 
 def test_forms_of_questions():

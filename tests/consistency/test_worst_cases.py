@@ -12,13 +12,26 @@ from reference.consistency import per_node
 from trees import named_shapes
 
 import gmtree as gm
-from gmtree.bench.trees import held_slowly
 from gmtree.consistency import bounded
 
 
 def spider(m: int, leaves: int = 1) -> gm.Tree:
     """A root with m children, each with so many leaves."""
     return gm.shapes.from_fanouts([[m], [leaves] * m])
+
+
+def held_slowly(m: int, share: float, bits: float) -> np.ndarray:
+    """Leaf values for which each round of the bounded optimum holds only a share of the rest.
+
+    The gap to the mean grows by 1 / share from one block to the next: the smaller the share, the
+    more rounds, but the sooner the numbers run out of range (`bits` of exponent).
+    """
+    sizes, left = [], m
+    while left:
+        sizes.append(min(left, max(1, round(share * left))))
+        left -= sizes[-1]
+    exponent = np.minimum(np.arange(len(sizes)) * np.log2(1 / share), bits)
+    return -np.repeat(2.0**exponent, sizes[::-1])
 
 
 def worst_cases(bits: float) -> dict[str, tuple[gm.Tree, np.ndarray, np.ndarray | None]]:

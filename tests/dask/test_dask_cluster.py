@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from contextlib import contextmanager
 
 import dask
@@ -11,7 +13,8 @@ from partitioned import by_node, contents, die_once, random_hierarchy, write_cut
 
 import gmtree as gm
 import gmtree.dask
-from gmtree.dask import engine, measured, noise, sorting, tasks
+from gmtree.dask import drawing, engine, node_measurements, sorting, tasks
+from gmtree.dask.confidential import Record
 
 distributed = pytest.importorskip("distributed")
 
@@ -104,11 +107,64 @@ def test_lost_workers_change_nothing(tmp_path, monkeypatch):
             confidential=tmp_path / "secret",
             partition_rows=1 + len(counts) // 4,
         )
-    of_values = {measured.scan, tasks.up, tasks.enter, tasks.down, tasks.finish}
-    assert set(killed) == of_values | {noise.survey, noise.draw, noise.draw_joint}
+    of_values = {node_measurements.scan, tasks.up, tasks.enter, tasks.down, tasks.finish}
+    assert set(killed) == of_values | {drawing.survey, drawing.draw, drawing.draw_joint}
     assert all(flag.exists() for flag in killed.values())
     # The same bytes as without a loss, and nothing of the interrupted tasks is left.
     assert contents(tmp_path / "stormy") == contents(tmp_path / "calm")
     assert gm.consistency_bias(h.tree, by_node(made, h, "n")) == 0
-    assert list(contents(tmp_path / "secret")) == ["run.json"]
+    assert list(contents(tmp_path / "secret")) == [".lock", "run.json"]
     assert made.ledger.total == 1
+
+
+def test_a_release_goes_on_after_the_scheduler_was_lost(tmp_path, monkeypatch):
+    rng = np.random.default_rng(2)
+    counts = random_hierarchy(rng, height=3, fanout=6).leaves.drop(columns=["y", "s"])
+    counts["n"] = rng.integers(0, 20, len(counts))
+    files = write_cut(counts, tmp_path / "counts", rng, pieces=4)
+    account = gm.privacy.Account(epsilon=1, path=tmp_path / "account.json")
+    arguments = {
+        "leaves": str(files),
+        "levels": list(counts.columns[:3]),
+        "count": "n",
+        "epsilon": 1,
+        "account": account,
+        "out": tmp_path / "public",
+        "confidential": tmp_path / "secret",
+        "partition_rows": 1 + len(counts) // 4,
+    }
+    commit = Record.commit
+
+    def commit_and_stop(self, partition, attempt):
+        commit(self, partition, attempt)
+        distributed.get_client().cluster.close()
+
+    with two_workers(), monkeypatch.context() as patch:
+        patch.setattr(Record, "commit", commit_and_stop)
+        with pytest.raises(Exception):  # noqa: B017, PT011
+            gmtree.dask.release(**arguments)
+    before = Record.read(tmp_path / "secret").data["committed"]
+    assert len(before) == 1
+    assert not (tmp_path / "public").exists()
+    with two_workers():
+        made = gmtree.dask.release(**arguments, resume=True)
+    after = Record.read(tmp_path / "secret").data["committed"]
+    assert len(after) > 1
+    assert before.items() <= after.items()
+    assert len(account.entries) == 1
+    assert made.ledger.total == 1
+
+
+def slow(seconds):
+    time.sleep(seconds)
+    return seconds
+
+
+def test_a_restart_of_the_cluster_is_a_clear_error():
+    with two_workers():
+        client = distributed.get_client()
+        restart = threading.Timer(0.5, client.restart)
+        restart.start()
+        with pytest.raises(RuntimeError, match=r"cancelled the tasks of this run while reading"):
+            engine.Engine().run("reading leaves", slow, [(30,), (30,)])
+        restart.join()

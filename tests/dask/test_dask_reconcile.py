@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from pathlib import Path
+
 import dask
 import numpy as np
 import pandas as pd
 import pytest
-from partitioned import by_node, random_hierarchy, write_cut
+from partitioned import by_node, contents, random_hierarchy, write_cut
 
 import gmtree as gm
 import gmtree.dask
@@ -180,6 +184,17 @@ def test_undetermined_values_are_refused(rows, gone, tmp_path):
         reconcile(path, tmp_path, nodes={"state": states}, partition_rows=rows)
 
 
+@pytest.mark.parametrize("rows", [1, 5])
+@pytest.mark.parametrize("options", [{"nonnegative": True}, {"nonnegative": True, "integer": True}])
+def test_undetermined_values_are_refused_with_bounds_too(options, rows, tmp_path):
+    leaves = pd.DataFrame({"a": list("vwxyz"), "y": [1.0, 2.0, np.nan, np.nan, 4.0]})
+    path = one_row_each(leaves, tmp_path / "leaves.parquet")
+    options = {**options, "levels": ["a"], "nodes": {"total": 10.0}, "partition_rows": rows}
+    words = "must determine every node; (row 2 has|below the total some nodes have) no value"
+    with pytest.raises(ValueError, match=words):
+        reconcile(path, tmp_path, **options)
+
+
 @pytest.mark.parametrize("rows", [1, 2, 5])
 def test_one_missing_sibling_follows_from_the_others(rows, tmp_path):
     frame = LEAVES.copy()
@@ -217,10 +232,112 @@ def test_results_are_never_overwritten(tmp_path):
     assert repr(made).endswith("total: 1, state: 3, county: 5)")
     (tmp_path / "out" / "manifest.json").unlink()
     with pytest.raises(ValueError, match="must be a folder of finished results"):
-        gmtree.dask.Levels(tmp_path / "out")
+        gmtree.dask.Result(tmp_path / "out")
     # A run that did not end left its mark, and another one may take its place.
-    (tmp_path / "out" / "unfinished").touch()
+    (tmp_path / "out" / ".unfinished").touch()
     reconcile(LEAVES, tmp_path)
+
+
+def test_levels_may_have_any_name(tmp_path):
+    names = ["..", ".", "manifest.json", ".unfinished", "a/b", "", "x"]
+    leaves = pd.DataFrame({name: list("pqr") for name in names}).assign(y=[1.0, 2.0, 3.0])
+    made = reconcile(leaves, tmp_path, levels=names, nodes={"total": 9.0})
+    assert list(made) == ["total", *names]
+    for name in names:
+        np.testing.assert_allclose(made.table(name)["y"].to_numpy(), [1.75, 2.75, 3.75])
+        assert made[name].compute()[name].tolist() == list("pqr")
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+    assert not [
+        p for p in (tmp_path / "out").iterdir() if p.is_file() and p.name != "manifest.json"
+    ]
+
+
+@pytest.mark.parametrize("options", [{}, {"nonnegative": True, "integer": True}])
+def test_a_full_disk_leaves_nothing_that_looks_like_a_result(options, tmp_path, monkeypatch):
+    reconcile(LEAVES, tmp_path, out=tmp_path / "calm", **options)
+    write, left = os.replace, [0]
+
+    def replace(*names):
+        if left[0] == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        left[0] -= 1
+        write(*names)
+
+    monkeypatch.setattr(os, "replace", replace)
+    for room in range(100):
+        left[0] = room
+        try:
+            reconcile(LEAVES, tmp_path, **options)
+        except OSError as error:
+            assert error.errno == errno.ENOSPC  # noqa: PT017
+            with pytest.raises(ValueError, match="must be a folder of finished results"):
+                gmtree.dask.Result(tmp_path / "out")
+            assert {p.name for p in tmp_path.iterdir()} <= {"calm", "out"}
+        else:
+            break
+    assert room > 5
+    assert contents(tmp_path / "out") == contents(tmp_path / "calm")
+
+
+def test_a_damaged_file_is_an_error(tmp_path):
+    file = tmp_path / "leaves.parquet"
+    LEAVES.to_parquet(file, compression=None, use_dictionary=False, write_page_checksum=True)
+    data = bytearray(file.read_bytes())
+    values = data.index(LEAVES["y"].to_numpy().tobytes()[:8])
+    data[values] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(OSError, match=r"leaves.parquet.* cannot be read: .*(?i:crc|checksum)"):
+        reconcile(str(file), tmp_path)
+    assert not (tmp_path / "out" / "manifest.json").exists()
+    file.write_bytes(data[:-9])
+    with pytest.raises(ValueError, match=r"'leaves' must be Parquet; .*cannot be read"):
+        reconcile(str(file), tmp_path)
+
+
+def test_files_of_another_file_system(tmp_path):
+    upath = pytest.importorskip("upath")
+    bucket = upath.UPath(f"memory://{tmp_path.name}")
+    (bucket / "leaves").mkdir(parents=True)
+    for k, rows in enumerate((slice(0, 2), slice(2, None))):
+        LEAVES.iloc[rows].to_parquet(f"{bucket}/leaves/part-{k}.parquet")
+    for k, options in enumerate(
+        ({}, {"nonnegative": True}, {"integer": True}, {"sort": True, "partition_rows": 2})
+    ):
+        known = reconcile(LEAVES, tmp_path, out=tmp_path / str(k), **options)
+        made = reconcile(f"{bucket}/leaves", tmp_path, out=f"{bucket}/out{k}", **options)
+        again = gmtree.dask.Result(bucket / f"out{k}")
+        for name in known:
+            assert made.table(name).equals(known.table(name))
+            assert again[name].compute()["y"].tolist() == known.table(name)["y"].to_pylist()
+    # Nothing is left of the files between tasks.
+    assert sorted(p.name for p in bucket.iterdir()) == ["leaves", *(f"out{k}" for k in range(4))]
+    made = reconcile(LEAVES, tmp_path, out=(tmp_path / "a b").as_uri())
+    assert made.path == tmp_path / "a b"
+
+
+def test_urls_that_cannot_be_used(tmp_path):
+    pytest.importorskip("upath")
+    for url, message in (
+        ("s3://key:word@b/x", "must not be a URL with a password"),
+        ("nonsense://b/x", "must be a path, or a URL that fsspec can open"),
+        (Path("s3://b/x"), "must be a str or a UPath"),
+    ):
+        for change in ({"out": url}, {"scratch": url}, {"nodes": {"state": url}}):
+            with pytest.raises(ValueError, match=message) as caught:
+                reconcile(LEAVES, tmp_path, **change)
+            assert next(iter(change)) in str(caught.value)
+            assert "word@" not in str(caught.value)
+        with pytest.raises(ValueError, match=f"'leaves' {message}"):
+            reconcile(url, tmp_path)
+        with pytest.raises(ValueError, match=f"'path' {message}"):
+            gmtree.dask.Result(url)
+    # True counts stay on mounted file systems.
+    url = "memory://x/y"
+    for given in ({"confidential": url}, {"out": url}, {"leaves": url}):
+        secret = {"leaves": LEAVES, "confidential": tmp_path / "c", "out": tmp_path / "o", **given}
+        with pytest.raises(ValueError, match=f"'{next(iter(given))}' must be a path of a mounted"):
+            gmtree.dask.release(levels=LEVELS, count="y", epsilon=1, **secret)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def data(spec: Any = "strict", seed: int = 0, periods: int = 20, steps: int = 3)
     bottom = pd.DataFrame(rows, columns=["c", "st", "rg", "p", "ds"])
     bottom["y"] = rng.poisson(20, len(bottom)).astype(float)
     Y, structure, tags = gm.forecast.aggregate(bottom, spec)
-    scale = structure.size[structure.locate("unique_id", encode("i", Y.unique_id))]
+    scale = structure.size[structure._locate("unique_id", encode("i", Y.unique_id))]
     Y["m"] = Y.y + rng.normal(0, 3, len(Y)) * np.sqrt(scale) * rng.choice([0.5, 1, 2], len(Y))
     cut = times[periods]
     past = Y[Y.ds < cut].reset_index(drop=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 
 import numpy as np
 import pytest
 from forecast.panels import data
 from reference import forecasts as dense
+from scipy.optimize import nnls
 
 from gmtree.forecast import BottomUp, MinTrace
 
@@ -101,6 +103,27 @@ def test_nonnegative_is_the_optimum(method):
     assert (x == 0).any()
 
 
+@pytest.mark.parametrize("periods", [6, 40])
+@pytest.mark.parametrize("spec", ["strict", "grouped", "missing pairs"])
+def test_nonnegative_is_the_optimum_for_shrunk_covariances(spec, periods):
+    d = data(spec, periods=periods)
+    y = d.wide("m") - 20 * d.S.sum(axis=1)[:, None]
+    # Residuals that share a shock, so that correlations matter.
+    rng = np.random.default_rng(0)
+    past = rng.normal(size=(len(y), periods)) + rng.normal(size=periods) * d.S.sum(axis=1)[:, None]
+    mint = MinTrace("mint_shrink", nonnegative=True).fit(d.S, y, past, 0 * past)
+    W = np.cov(past)
+    W = np.where(np.eye(len(W), dtype=bool), W, (1 - mint._fitted.intensity) * W)
+    whiten = np.linalg.inv(np.linalg.cholesky(W))
+    expected = [d.S @ nnls(whiten @ d.S, whiten @ column)[0] for column in y.T]
+    np.testing.assert_allclose(mint.y_hat, np.transpose(expected), atol=1e-8)
+    assert mint.y_hat.min() == 0
+    clipped = MinTrace("mint_shrink", nonnegative=True, clip_base=True)
+    clipped.fit(d.S, y, past, 0 * past)
+    expected = [d.S @ nnls(whiten @ d.S, whiten @ column)[0] for column in np.maximum(y, 0).T]
+    np.testing.assert_allclose(clipped.y_hat, np.transpose(expected), atol=1e-8)
+
+
 def test_nonnegative_on_groups():
     d = data("grouped")
     y = d.wide("m") - 20 * d.S.sum(axis=1)[:, None]
@@ -163,6 +186,138 @@ def test_shrunk_covariances_of_few_and_many_periods(spec, periods):
     np.testing.assert_allclose(x, expected, atol=1e-6)
 
 
+@pytest.mark.parametrize(("spec", "count"), [("strict", 3000), ("grouped", 500)])
+def test_samples_of_shrunk_covariances_have_its_correlations(spec, count):
+    d = data(spec, steps=1)
+    rng = np.random.default_rng(0)
+    # One shock that all series share.
+    past = 20 + rng.normal(0, 1, (len(d.S), 40)) + rng.normal(0, 3, 40) * d.S.sum(axis=1)[:, None]
+    sigma = rng.uniform(1, 3, (len(d.S), 1))
+    mint = MinTrace("mint_shrink").fit(
+        d.S, d.wide("m"), past, 20 + 0 * past, sigma, intervals_method="normality", seed=1
+    )
+    x = mint.sample(count)[:, 0]
+    np.testing.assert_allclose(x.std(axis=1), mint.sampler.deviation[:, 0], rtol=4 / count**0.5)
+    np.testing.assert_allclose(d.S @ x[d.structure.leaf], x, atol=1e-8)
+    alone = MinTrace("ols").fit(d.S, d.wide("m"), sigmah=sigma, intervals_method="normality")
+    assert mint.sampler.deviation[0] > 1.5 * alone.sampler.deviation[0]
+
+
+@pytest.mark.parametrize("method", ["BottomUp", *BOTH])
+@pytest.mark.parametrize("spec", ["strict", "missing pairs"])
+def test_covariances_of_samples_are_those_of_the_method(spec, method):
+    d = data(spec, steps=1)
+    rng = np.random.default_rng(0)
+    past = rng.normal(size=(len(d.S), 40)) + rng.normal(size=40) * d.S.sum(axis=1)[:, None]
+    sigma = rng.uniform(1, 3, (len(d.S), 1))
+    made = BottomUp() if method == "BottomUp" else MinTrace(method)
+    made.fit(d.S, d.wide("m"), past, 0 * past, sigma, intervals_method="normality", seed=1)
+    P = made._fitted.project(np.eye(len(d.S)))
+    R = np.eye(len(d.S))
+    if method == "mint_shrink":
+        R = R + (1 - R) * (1 - made._fitted.intensity) * np.corrcoef(past)
+    expected = P @ (R * sigma * sigma.T) @ P.T
+    found = np.cov(made.sample(20_000)[:, 0])
+    # In units of deviations, because covariances may be zero.
+    scale = np.sqrt(np.diag(expected))
+    assert abs((found - expected) / np.outer(scale, scale)).max() < 0.05
+    np.testing.assert_allclose(made.sampler.deviation[:, 0], scale, rtol=1e-9)
+
+
+def test_matrices_for_their_own_samplers(theirs):
+    d = data("strict")
+    P, W = BottomUp()._get_PW_matrices(d.S)
+    a, b = theirs[1].BottomUp()._get_PW_matrices(d.S)
+    np.testing.assert_array_equal(P, a)
+    np.testing.assert_array_equal(W, b)
+
+
+def test_samples_of_clipped_forecasts_have_the_errors_of_their_intervals():
+    d = data("strict")
+    y, sigma = d.wide("m") - 20, np.full((len(d.S), 3), 4.0)
+    clipped = MinTrace("ols", nonnegative=True, clip_base=True)
+    clipped.fit(d.S, y, sigmah=sigma, intervals_method="normality", seed=0)
+    x = clipped.sample(5000)
+    expected = np.repeat(4 * np.sqrt(d.S.sum(axis=1))[:, None], 3, axis=1)
+    np.testing.assert_allclose(x.std(axis=2), expected, rtol=0.1)
+    np.testing.assert_allclose(x.mean(axis=2), clipped.y_hat, atol=0.8)
+
+
+@pytest.mark.parametrize("ridge", [2e-8, 5.0, 40.0])
+def test_least_variances_of_shrunk_covariances_are_theirs(theirs, ridge):
+    d = data("grouped")
+    a = run(theirs, [theirs[1].MinTrace("mint_shrink", False, ridge)], d, level=[90])
+    b = run(theirs, [MinTrace("mint_shrink", False, ridge)], d, level=[90])
+    assert list(a.columns) == list(b.columns)
+    np.testing.assert_allclose(results(a), results(b), atol=1e-8)
+    assert MinTrace("ols", False, ridge, 2).num_threads == 2
+    with pytest.raises(ValueError, match="'mint_shr_ridge' must be positive"):
+        MinTrace("mint_shrink", mint_shr_ridge=0.0)
+
+
+def test_periods_without_some_residuals_are_left_out_of_shrunk_covariances():
+    d = data("strict")
+    y, past, fitted = d.wide("m"), d.wide("y", d.past), d.wide("m", d.past)
+    lost = past.copy()
+    lost[3, :5] = np.nan
+    a = MinTrace("mint_shrink").fit_predict(d.S, y, lost, fitted)["mean"]
+    b = MinTrace("mint_shrink").fit_predict(d.S, y, past[:, 5:], fitted[:, 5:])["mean"]
+    np.testing.assert_allclose(a, b)
+
+
+@pytest.mark.parametrize("reconciler", ["BottomUp", "MinTrace"])
+def test_conformal_intervals_are_theirs(theirs, reconciler):
+    d = data("grouped")
+    options = {"level": [80, 95], "intervals_method": "conformal", "seed": 4, "num_samples": 3}
+    method = () if reconciler == "BottomUp" else ("wls_var",)
+    a = run(theirs, [getattr(theirs[1], reconciler)(*method)], d, **options)
+    b = run(theirs, [{"BottomUp": BottomUp, "MinTrace": MinTrace}[reconciler](*method)], d,
+            **options)  # fmt: skip
+    assert list(a.columns) == list(b.columns)
+    np.testing.assert_allclose(results(a), results(b), atol=1e-8)
+
+
+def test_samplers_hold_the_nonnegative_forecasts():
+    d = data("strict")
+    y = d.wide("m") - 20
+    found = MinTrace("ols", True).fit(d.S, y, sigmah=np.ones(y.shape), intervals_method="normality")
+    np.testing.assert_array_equal(found.sampler.y_hat, found.y_hat)
+    assert found.y_hat.min() >= 0
+
+
+@pytest.mark.parametrize("how", ["normality", "bootstrap", "conformal"])
+@pytest.mark.parametrize("make", [BottomUp, *(lambda m=m: MinTrace(m) for m in BOTH)])
+def test_fitted_reconcilers_predict_and_survive_pickle(make, how):
+    d = data("strict")
+    y, past, fitted = d.wide("m"), d.wide("y", d.past), d.wide("m", d.past)
+    options = {"sigmah": np.ones(y.shape), "intervals_method": how, "seed": 3}
+    one = make().fit(d.S, y, past, fitted, **options)
+    np.testing.assert_array_equal(one.y_hat, y)
+    np.testing.assert_array_equal(one.sampler.y_hat, y)
+    expected = make().fit_predict(d.S, 2 * y, past, fitted, level=[80], **options)
+    for reconciler in (one, pickle.loads(pickle.dumps(one))):
+        found = reconciler.predict(d.S, 2 * y, level=[80])
+        for key, x in expected.items():
+            np.testing.assert_allclose(found[key], x, rtol=1e-12)
+        np.testing.assert_array_equal(reconciler.sample(3), one.sample(3))
+    with pytest.raises(ValueError, match=r"'y_hat' must have the shape .* of the fitted base"):
+        one.predict(d.S, y[:, :1], level=[80])
+    lost = np.where(np.arange(y.size).reshape(y.shape) == 0, np.nan, y)
+    if getattr(one, "method", None) != "mint_shrink":
+        mean = make().fit_predict(d.S, lost, past, fitted)["mean"]
+        np.testing.assert_allclose(one.predict(d.S, lost)["mean"], mean)
+
+
+def test_optimum_and_clipped_values_have_names_of_their_own(theirs):
+    d = data("strict")
+    found = run(theirs, [theirs[1].MinTrace("ols", True), MinTrace("ols", True)], d)
+    assert list(results(found)) == [
+        "m/MinTrace_method-ols_nonnegative-True", "m/MinTrace_method-ols_nonnegative-optimal"
+    ]  # fmt: skip
+    clipped = run(theirs, [MinTrace("ols", True, clip_base=True)], d)
+    assert list(results(clipped)) == ["m/MinTrace_method-ols_nonnegative-True"]
+
+
 def test_samples_in_their_pipeline(theirs):
     d = data("grouped")
     found = run(theirs, [MinTrace("ols")], d, level=[80], num_samples=3)
@@ -181,8 +336,6 @@ def test_their_own_test_data_are_recovered(method, nonnegative):
     past = np.outer([1, 2, 3, 4], [10.0, 5, 4, 2, 1])
     fitted = np.roll(past, 1, axis=1)
     fitted[:, 0] = np.nan
-    if method == "mint_shrink" and nonnegative:
-        return
     y = S @ np.outer([1, 2, 3, 4], [1.0, 1])
     x = MinTrace(method, nonnegative=nonnegative)(S, y, S @ past, S @ fitted)["mean"]
     np.testing.assert_allclose(x, y)
@@ -202,7 +355,6 @@ def test_predict_uses_what_was_fitted():
     ("call", "message"),
     [
         (lambda: MinTrace("mint_cov"), "'method' must be one of .* not offered"),
-        (lambda: MinTrace("mint_shrink", nonnegative=True), "'nonnegative' must be False"),
         (lambda: MinTrace("best"), "'method' must be one of"),
         (lambda: MinTrace("ols", clip_base=True), "'clip_base' must be False"),
         (lambda: MinTrace("ols").sample(3), "not fitted"),
@@ -213,9 +365,9 @@ def test_predict_uses_what_was_fitted():
         (lambda: MinTrace("wls_var").fit([[1, 1], [1, 0], [0, 1]], np.ones((3, 1))), "'Y_df' must"),
         (
             lambda: MinTrace("ols").fit(
-                [[1, 1], [1, 0], [0, 1]], np.ones((3, 1)), intervals_method="conformal"
+                [[1, 1], [1, 0], [0, 1]], np.ones((3, 1)), intervals_method="permbu"
             ),
-            "'intervals_method' must be 'normality' or 'bootstrap'",
+            "'intervals_method' must be 'normality' or 'bootstrap' or 'conformal'",
         ),
         (
             lambda: BottomUp().fit([[1, 1], [1, 0], [0, 1]], [[1.0], [2.0], [np.nan]]),
@@ -233,7 +385,7 @@ def test_wrong_residuals_of_shrunk_covariances():
     y, past = np.ones((3, 1)), np.random.default_rng(0).normal(size=(3, 6))
     for change, message in [
         (past[:, :2], "at least 3 periods"),
-        (np.where(np.arange(18).reshape(3, 6) == 9, np.nan, past), "series 1 has not"),
+        (np.where(np.arange(18).reshape(3, 6) % 6 < 4, np.nan, past), "at least 3 periods"),
     ]:
         with pytest.raises(ValueError, match=message):
             MinTrace("mint_shrink").fit(S, y, change, np.zeros(change.shape))

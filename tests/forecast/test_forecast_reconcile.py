@@ -86,6 +86,17 @@ def test_missing_forecasts(spec):
         np.testing.assert_allclose(width, Z90 * np.sqrt(variance), rtol=1e-6)
 
 
+def test_added_rows_keep_their_names_in_a_categorical_column():
+    d = data("strict")
+    lost = d.structure.labels[d.structure.leaf[0]]
+    base = d.base[d.base.unique_id != lost].reset_index(drop=True)
+    expected = reconcile(base, d.structure, method="ols")
+    found = reconcile(base.astype({"unique_id": "category"}), d.structure, method="ols")
+    assert isinstance(found.unique_id.dtype, pd.CategoricalDtype)
+    assert found.unique_id.tolist() == expected.unique_id.tolist()
+    assert (found.unique_id == lost).sum() == 3
+
+
 @pytest.mark.parametrize("spec", ["strict", "grouped"])
 def test_what_cannot_be_determined_is_refused_by_name(spec):
     d = data(spec)
@@ -98,7 +109,7 @@ def test_what_cannot_be_determined_is_refused_by_name(spec):
     else:
         reconcile(base, d.structure, method="ols")  # purposes tell them apart
     base["m"] = np.nan
-    with pytest.raises(ValueError, match=r"'T/A/A1/x' has none at ds .*2021"):
+    with pytest.raises(ValueError, match=r"'T/A/A1/x' has no value at ds .*2021"):
         reconcile(base, d.structure, method="ols")
 
 
@@ -117,6 +128,18 @@ def test_immutable_series_keep_their_forecasts(spec):
     if spec == "strict":
         with pytest.raises(ValueError, match=r"Argument 'Y_hat_df' must .*series 'T"):
             reconcile(d.base, d.structure, immutable=["T", "T/A", "T/B"])
+
+
+def test_immutable_levels():
+    d = data("strict")
+    by_level = reconcile(d.base, d.structure, method="ols", immutable=["c/st"])
+    by_name = reconcile(d.base, d.structure, method="ols", immutable=["T/A", "T/B"])
+    pd.testing.assert_frame_equal(by_level, by_name)
+    part_of, tags = {"a": "all", "b": "all"}, {"a": ["all"], "b": ["a", "b"]}
+    S = gm.forecast.Structure(part_of).to_frame()
+    base = pd.DataFrame({"unique_id": ["all", "a", "b"], "ds": 1, "m": [10.0, 3.0, -2.0]})
+    with pytest.raises(ValueError, match="'immutable' must not name 'a', which is both"):
+        reconcile(base, S, tags, immutable=["a"])
 
 
 @pytest.mark.parametrize("spec", ["strict", "grouped"])
@@ -154,7 +177,7 @@ def test_sample_paths_in_and_out(nonnegative):
         base[f"m-sample-{k}"] = base.m + rng.normal(0, 25, len(base))
     found = reconcile(base, d.structure, method="ols", nonnegative=nonnegative, level=[50],
                       intervals_method="samples")  # fmt: skip
-    name = METHODS["ols"] + "_nonnegative-True" * nonnegative
+    name = METHODS["ols"] + "_nonnegative-optimal" * nonnegative
     wide = np.stack([d.wide(f"{name}-sample-{k}", found) for k in range(12)])
     np.testing.assert_allclose(
         wide, np.einsum("ij,sjt->sit", d.S, wide[:, d.structure.leaf]), atol=1e-8
@@ -246,8 +269,8 @@ def test_frames_as_sktime_has_them():
         (lambda b: b, {"intervals_method": "samples", "level": [80]}, "must have sample paths"),
         (lambda b: b, {"clip_base": True}, "'clip_base' must be False"),
         (lambda b: b, {"variance": 3, "method": "wls_var"}, "'variance' must be a dict"),
-        (lambda b: b.to_numpy(), {}, "'Y_hat_df' must be a frame"),
-        (lambda b: b.assign(**{"m-lo-90": np.nan}), {"level": [80]}, "must have bounds where"),
+        (lambda b: b.to_numpy(), {}, "'Y_hat_df' must be a pandas or"),
+        (lambda b: b.assign(**{"m-lo-90": np.nan}), {"level": [80]}, "must have bounds for each"),
         (lambda b: b[:0], {}, "'Y_hat_df' must have rows"),
     ],
 )  # fmt: skip
@@ -337,7 +360,7 @@ def test_sums_of_leaves_that_are_not_negative():
                       num_samples=2)  # fmt: skip
     leaves = np.maximum(d.wide("m", base)[d.structure.leaf], 0)
     assert (leaves == 0).any()
-    np.testing.assert_allclose(d.wide("m/BottomUp", found), d.S @ leaves)
+    np.testing.assert_allclose(d.wide("m/BottomUp_nonnegative-optimal", found), d.S @ leaves)
     assert found[[name for name in found if "BottomUp" in name]].to_numpy().min() == 0
     plain = reconcile(base, d.structure, method="bottom_up")
     assert plain["m/BottomUp"].min() < 0
@@ -381,3 +404,59 @@ def test_only_numbers_are_summed_up(wrong):
     d = data("strict")
     with pytest.raises(TypeError, match="Argument 'v' must hold real numbers to be summed"):
         gm.forecast.aggregate(d.bottom.assign(v=wrong), d.spec, target_cols=["y", "v"])
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
+@pytest.mark.parametrize("numbered", [False, True])
+def test_windows_of_a_cross_validation(kind, numbered):
+    d = data("grouped", steps=4)
+    times = d.base.ds.drop_duplicates().tolist()
+    windows = []
+    for cut in (0, 1):
+        here = d.base[d.base.ds.isin(times[cut : cut + 3])].assign(cutoff=times[cut])
+        here["m"] += 5 * cut * np.random.default_rng(0).normal(size=len(here))
+        windows.append(here)
+    both = shuffled(pd.concat(windows)).reset_index(drop=True).reset_index()
+    if numbered:
+        number = {t: k for k, t in enumerate(times)}
+        both = both.assign(ds=both.ds.map(number), cutoff=both.cutoff.map(number))
+        d = d._replace(past=d.past.assign(ds=d.past.ds.map(lambda t: (t - times[0]).days)))
+        windows = [w.assign(ds=w.ds.map(number), cutoff=w.cutoff.map(number)) for w in windows]
+    for options in ({"level": [80]}, {"level": [80], "intervals_method": "bootstrap"}):
+        options |= {"method": "wls_var", "Y_df": d.past}
+        found = reconcile(KINDS[kind](both), d.structure, **options)
+        found = found.to_pandas() if kind != "pandas" else found
+        assert [name for name in found if "/" in name and "-lo-" not in name] == [
+            "m/MinTrace_method-wls_var", "m/MinTrace_method-wls_var-hi-80"
+        ]  # fmt: skip
+        for window in windows:
+            alone = reconcile(window, d.structure, **options)
+            here = alone.merge(found, on=["unique_id", "ds", "cutoff"], how="left")
+            for name in ("", "-lo-80", "-hi-80"):
+                name = METHODS["wls_var"] + name
+                np.testing.assert_allclose(here[f"{name}_x"], here[f"{name}_y"], atol=1e-9)
+    lost = both[(both.unique_id != "T/A") | (both["index"] % 2 == 0)]
+    found = reconcile(KINDS[kind](lost), d.structure, method="ols")
+    found = found.to_pandas() if kind != "pandas" else found
+    assert len(found) == len(both)
+    assert not found.duplicated(["unique_id", "ds", "cutoff"]).any()
+    assert found[["ds", "cutoff", METHODS["ols"]]].notna().all(axis=None)
+    with pytest.raises(ValueError, match=r"are both series .* need a column 'cutoff'"):
+        reconcile(KINDS[kind](both.drop(columns="cutoff")), d.structure)
+
+
+def test_cutoffs_that_are_ends_of_series_make_no_windows():
+    d = data("strict")
+    base = d.base.assign(cutoff=np.where(d.base.unique_id == "T", 1, 2))
+    found = reconcile(base, d.structure, method="ols")
+    expected = reconcile(d.base, d.structure, method="ols")
+    pd.testing.assert_frame_equal(found.drop(columns="cutoff"), expected)
+    none = reconcile(base.assign(cutoff=np.nan), d.structure, method="ols")
+    pd.testing.assert_frame_equal(none.drop(columns="cutoff"), expected)
+
+
+def test_no_bootstrap_with_a_variance_for_each_step():
+    d = data("strict")
+    with pytest.raises(ValueError, match="must not be 'bootstrap' with a variance for each step"):
+        reconcile(d.base, d.structure, method="wls_var", Y_df=d.past, variance="intervals",
+                  intervals_method="bootstrap", level=[80])  # fmt: skip

@@ -38,7 +38,7 @@ def test_only_real_numbers_are_values_and_variances(kind, what):
     with pytest.raises(TypeError, match="Argument 'z' must hold real numbers"):
         gm.reconcile_frame(frame, ["shop"], "y", variance="z")
     with pytest.raises(TypeError, match="Argument 'z' must hold real numbers"):
-        tree.values(frame, value="z")
+        tree.align(frame, value="z")
 
 
 @pytest.mark.filterwarnings("error")
@@ -77,7 +77,7 @@ def test_columns_of_pandas_without_real_numbers_are_refused(z):
 )
 def test_real_numbers_of_all_kinds_and_missing_ones_are_taken(frame):
     tree = gm.Tree.from_levels(["a", "b"], levels=["shop"])
-    values = tree.values(frame, value="z").values
+    values = tree.align(frame, value="z").values
     np.testing.assert_array_equal(values, [np.nan, 1, 2])
     out = gm.reconcile_frame(frame, ["shop"], "z")
     assert list(np.asarray(out["z"], dtype=float)) == [1, 2, 3]
@@ -96,7 +96,7 @@ def test_an_empty_text_is_no_label(kind):
         gm.reconcile_frame(frame, ["state", "town"], "y")
     tree = gm.Tree.from_levels(["a", "a"], ["x", "y"], levels=["state", "town"])
     with pytest.raises(ValueError, match=r"'state' must have no empty text .* None or NaN"):
-        tree.values(frame)
+        tree.align(frame)
     with pytest.raises(ValueError, match=r"'town' must have no empty text .* row 1"):
         gm.reconcile_frame(
             MAKE[kind](nodes | {"state": ["a"] * 4, "town": list("x") + [""] * 3}),
@@ -175,16 +175,16 @@ TREE = gm.Tree.from_levels(["NY", "NY", "VT"], ["A", "B", "C"], levels=["state",
 def test_the_label_of_the_root_stands_for_it_in_an_index(name):
     tree = gm.Tree.from_levels(["a", "b"], levels=["shop"])
     index = pd.Index(["b", "total", "a"], name=name)
-    assert tree.values(pd.Series([2.0, 3.5, 1.0], index)).values.tolist() == [3.5, 1, 2]
-    assert gm.consistent(tree, pd.Series([2.0, 6.0, 1.0], index)).tolist() == [5, 2, 3]
-    top = TREE.values(pd.Series([2.0, 3.0, 5.0], ["VT", "NY", "total"])).values
+    assert tree.align(pd.Series([2.0, 3.5, 1.0], index)).values.tolist() == [3.5, 1, 2]
+    assert gm.reconcile(tree, pd.Series([2.0, 6.0, 1.0], index)).tolist() == [5, 2, 3]
+    top = TREE.align(pd.Series([2.0, 3.0, 5.0], ["VT", "NY", "total"])).values
     np.testing.assert_array_equal(top, [5, 3, 2, np.nan, np.nan, np.nan])
     with pytest.raises(ValueError, match="must have each label once; rows 0 and 1"):
-        tree.values(pd.Series([1.0, 2.0], pd.Index([None, "total"], name=name)))
+        tree.align(pd.Series([1.0, 2.0], pd.Index([None, "total"], name=name)))
     # A node below the root may have its label.
     twice = gm.Tree.from_levels(["a", "total"], levels=["shop"])
     np.testing.assert_array_equal(
-        twice.values(pd.Series([1.0, 2.0], pd.Index(["total", "a"], name=name))).values,
+        twice.align(pd.Series([1.0, 2.0], pd.Index(["total", "a"], name=name))).values,
         [np.nan, 2, 1],
     )
 
@@ -193,13 +193,13 @@ def test_a_plain_index_in_a_tree_of_several_levels_must_name_its_level():
     nodes = pd.Series(np.arange(6.0), ["total", "NY", "VT", "A", "B", "C"])
     message = r"must have a MultiIndex with one entry per level \('state', 'county'\).* row 3"
     with pytest.raises(ValueError, match=message):
-        TREE.values(nodes)
+        TREE.align(nodes)
     with pytest.raises(ValueError, match=message):
-        gm.consistent(TREE, nodes)
+        gm.reconcile(TREE, nodes)
     leaves = nodes[["C", "B", "A"]].rename_axis("county")
     assert TREE.aggregate(leaves).tolist() == [12, 7, 5, 3, 4, 5]
-    with pytest.raises(ValueError, match=r"must have labels of the tree; row 0 has others: \('CA'"):
-        TREE.values(pd.Series([1.0], ["CA"]))
+    with pytest.raises(ValueError, match=r"row 0 has unknown labels: \('CA'"):
+        TREE.align(pd.Series([1.0], ["CA"]))
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -239,7 +239,7 @@ def test_dates_in_messages_are_text():
 
 def test_a_negative_variance_of_a_level_is_named():
     frame = pd.DataFrame({"state": [None, "NY"], "n": [1.0, 2.0]})
-    with pytest.raises(ValueError, match=r"variance\['state'\]' must not be negative; it is -2"):
+    with pytest.raises(ValueError, match=r"variance\['state'\]' must not be negative"):
         gm.reconcile_frame(frame, levels=["state"], value="n", variance={"state": -2})
 
 

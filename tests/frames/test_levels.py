@@ -250,7 +250,7 @@ def test_other_numberings_keep_labels(rows):
     canonical = tree.canonical()
     assert [canonical.path(r) for r in range(tree.n)] == [tree.path(i) for i in tree.order]
     if tree.height > 1:
-        top = tree.subtree(1)
+        top = tree.k_order_subtree(1)
         assert [top.path(k) for k in range(top.n)] == [tree.path(i) for i in tree.internal]
 
 
@@ -259,3 +259,15 @@ def test_whole_numbers_too_large_for_integers_stay_floats_beside_missing_ones():
     tree = gm.Tree.from_levels(rows, missing="stop")
     assert tree.path(tree.n - 3) == ("total", 1, 1e300)
     assert tree.node(("total", 2, 2.0**60)) == tree.n - 2
+
+
+def test_the_root_above_all_levels_is_called_total_everywhere():
+    tree = gm.Tree.from_levels({"state": ["NY", "VT"]}, levels=["state"])
+    assert tree.labels[0] == "total"
+    plan = gm.plan(tree, epsilon=1)
+    assert [line.name for line in plan.ledger.levels] == ["total", "state"]
+    assert "  1 total " in str(plan)
+    assert "  1 total " in str(plan.ledger)
+    assert gm.Consistency(tree, {"total": 2.0}) is not None
+    taken = gm.Tree.from_levels({"total": ["NY", "VT"]}, levels=["total"])
+    assert [line.name for line in gm.plan(taken, epsilon=1).ledger.levels] == [None, "total"]

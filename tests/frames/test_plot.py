@@ -47,7 +47,7 @@ def test_icicle_has_a_box_as_wide_as_its_leaves_for_each_node():
         (676, 2): 29,
     }
     assert ax.get_xlabel() == "people"
-    assert [t.get_text() for t in ax.get_yticklabels()] == ["root", "state", "county"]
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["total", "state", "county"]
     assert "NY\n676" in texts(ax)
     assert ink(gm.plot.icicle(gm.shapes.complete(3, 4))) > 10_000
 
@@ -62,11 +62,11 @@ def test_icicle_of_a_tree_in_any_numbering():
 def test_sums_are_red_where_children_add_up_to_something_else():
     ax = gm.plot.sums(TREE, X)
     assert ink(ax) > 10_000
-    assert {"705", "676", "29", "304", "372", "NY", "Albany"} <= texts(ax)
+    assert {"total\n705", "NY\n676", "VT\n29", "Albany\n304"} <= texts(ax)
     assert not any("children" in text for text in texts(ax))
     ax = gm.plot.sums(TREE, [705, 677.5, 29, 304, 372, 29], [0.5, 2, 2, 2, 2, 1.25])
-    assert {t for t in texts(ax) if "children" in t} == {"children: 706.5", "children: 676"}
-    assert {"705 ± 0.5", "677.5 ± 2", "± 1.2"} <= texts(ax)
+    assert {"total\n705 ± 0.5\nchildren: 706.5", "NY\n677.5 ± 2\nchildren: 676"} <= texts(ax)
+    assert any("± 1.2" in text for text in texts(ax))
     # Rounding is no contradiction.
     ax = gm.plot.sums(gm.shapes.star(4), [0.3, 0.1, 0.1, 0.1])
     assert not any("children" in text for text in texts(ax))
@@ -82,7 +82,7 @@ def test_node_link_stands_at_the_distance_from_the_root():
     assert ax.get_xlabel() == "distance from the root (My)"
     assert {"cat", "lion", "dog", "feline"} <= texts(ax)
     ax = gm.plot.node_link(TREE)
-    assert [t.get_text() for t in ax.get_xticklabels()] == ["root", "state", "county"]
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["total", "state", "county"]
 
 
 def test_pictures_of_a_release_and_a_plan():
@@ -90,12 +90,16 @@ def test_pictures_of_a_release_and_a_plan():
     ax = r.plot(unit="people")
     assert ink(ax) > 1000
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("noisy (people)", "consistent (people)")
+    assert ax.get_title().endswith("epsilon = 1, 95 % intervals")
+    low, high = r.interval()
+    ends = np.concatenate([np.array(c.get_segments())[:, :, 1] for c in ax.collections])
+    assert sorted(ends.tolist()) == sorted(np.column_stack([low, high]).tolist())
     drawn = np.concatenate([line.get_xydata() for line in ax.lines[:-1]])
     assert sorted(drawn.tolist()) == sorted(np.column_stack([r.noisy, r.values]).tolist())
     assert [t.get_text() for t in ax.get_legend().get_texts()] == [
-        "county (3)", "state (2)", "root (1)",
+        "county (3)", "state (2)", "total (1)",
     ]  # fmt: skip
-    partly = gm.release(TREE, [304, 372, 29], epsilon=1, level_shares=[0, 1, 1])
+    partly = gm.release(TREE, [304, 372, 29], epsilon=1, shares=[0, 1, 1])
     assert sum(len(line.get_xydata()) for line in partly.plot().lines[:-1]) == 5
     ax = r.plan.plot()
     assert ink(ax) > 1000
@@ -161,8 +165,77 @@ def test_outline_tells_what_it_leaves_out(capsys):
 def test_notebooks_show_what_is_escaped():
     tree = gm.Tree.from_levels(["<b>", "c"])
     assert "&lt;b&gt;" in tree._repr_html_()
-    assert "3 nodes, 2 leaves, height 2" in tree._repr_html_()
+    assert "3 nodes, 2 leaves, 2 levels" in tree._repr_html_()
     r = gm.release(tree, [1, 2], epsilon=1)
-    assert "Expected error by level" in r._repr_html_()
+    page = r._repr_html_()
+    assert "epsilon = 1" in page
+    assert f"{round(float(r.values[0]), 2):,.6g}</td>" in page
+    assert f"{round(float(r.std_error[2]), 2):,.6g}</td>" in page
+    assert "estimate" not in page
+    assert "estimate" in gm.release(tree, [1, 2], epsilon=1, integer=True)._repr_html_()
     assert "Privacy ledger" in r.ledger._repr_html_()
     assert r.plan._repr_html_().startswith("<pre")
+
+
+def test_labels_with_dollar_signs_are_shown_as_they_are():
+    label, level = r"$\frac", "$^$"
+    tree = gm.Tree.from_levels(
+        {level: [f"{label}$", "VT"], "price_$": [f"{label}1$", f"{label}2$"]},
+        levels=[level, "price_$"],
+    )
+    r = gm.release(tree, [300, 4], epsilon=1)
+    assert ink(gm.plot.icicle(tree, r.noisy - r.noisy.min())) > 1000
+    assert ink(gm.plot.sums(tree, r.values)) > 1000
+    assert ink(gm.plot.node_link(tree)) > 1000
+    assert ink(gm.plot.noisy_against_consistent(tree, r.noisy, r.values)) > 1000
+    assert ink(gm.plot.error_by_level(r)) > 1000
+
+
+def test_of_many_residuals_the_largest_are_drawn():
+    tree = gm.shapes.complete(2, 16)
+    z = np.zeros(tree.n)
+    z[[3, 40_000]] = 50.0, np.nan
+    ax = gm.plot.residuals_by_level(tree, z)
+    assert ax.lines[0].get_ydata().max() == 50
+    assert len(ax.lines[0].get_ydata()) == 20_000
+
+
+def boxes_of_texts(ax):
+    """Where each text is drawn, in pixels."""
+    ax.figure.canvas.draw()
+    return {t.get_text(): t.get_window_extent() for t in ax.texts if t.get_text()}
+
+
+@pytest.mark.parametrize("leaves", [14, 58, 200])
+def test_no_text_of_sums_leaves_its_box(leaves):
+    names = [f"the republic of {k}" for k in range(leaves)]
+    tree = gm.Tree.from_levels([k // 7 for k in range(leaves)], names, levels=["part", "country"])
+    x = tree.aggregate(np.full(leaves, 1_234_567_890))
+    ax = gm.plot.sums(tree, x, np.full(tree.n, 1234.5), unit="people")
+    assert ax.get_xlabel() == "values in people ± standard error"
+    texts = list(boxes_of_texts(ax).values())
+    patches = [p.get_window_extent() for p in ax.patches]
+    assert len(texts) > 2
+    for text in texts:
+        assert any(
+            box.x0 - 1 <= text.x0 and text.x1 <= box.x1 + 1
+            and box.y0 - 1 <= text.y0 and text.y1 <= box.y1 + 1
+            for box in patches
+        )  # fmt: skip
+
+
+def test_names_of_a_high_tree_do_not_overlap():
+    names = [f"taxon number {i}" for i in range(37)]
+    tree = gm.Tree.from_parents(gm.shapes.caterpillar(37).parent, labels=names)
+    drawn = list(boxes_of_texts(gm.plot.node_link(tree)).values())
+    assert len(drawn) >= 19
+    assert not any(a.overlaps(b) for k, a in enumerate(drawn) for b in drawn[:k])
+
+
+def test_lines_of_several_queries_are_beside_each_other():
+    plan = gm.plan(
+        gm.shapes.star(9), axes={"sex": 2, "age": 3}, queries=[(), ("sex",), ("age",)], rho=1
+    )
+    ax = plan.plot()
+    places = [tuple(line.get_xdata()) for line in ax.lines]
+    assert len(set(places)) == 3

@@ -81,6 +81,10 @@ def test_newick_with_everything():
     assert gm.Tree.from_newick(text, convert_underscores=True).labels[2] == "under score"
     with pytest.raises(ValueError, match="'edge' must be finite"):
         tree.distance(1, 5, tree.edge_length)
+    for ask in (lambda: tree.distance(1, 5), lambda: gm.distance_matrix(tree)):
+        with pytest.raises(ValueError, match="must be given, since node 4 of this tree has no len"):
+            ask()
+    assert tree.distance(1, 5, edge="count") == 3
 
 
 def test_newick_sources(tmp_path):
@@ -96,6 +100,14 @@ def test_newick_sources(tmp_path):
     assert gm.Tree.from_newick(";").n == 1
     assert gm.Tree.from_newick("a;").labels.tolist() == ["a"]
     assert gm.Tree.from_newick("(,);").labels is None
+
+
+def test_a_name_that_begins_with_a_byte_order_mark_is_kept():
+    for names in (["\ufeffa"], ["\ufeff"], ["\ufeffroot", "\ufefftip"]):
+        tree = gm.Tree.from_parents([-1, 0][: len(names)], labels=names)
+        text = tree.to_newick()
+        for written in (text, text.encode(), text.encode("utf-8-sig")):
+            assert gm.Tree.from_newick(written).labels.tolist() == names
 
 
 @pytest.mark.parametrize(
@@ -147,7 +159,7 @@ def test_newick_as_scikit_bio_reads_it():
     assert np.array_equal(by_objects_lengths, lengths)
     i, j = 17, 2500
     patristic = theirs.find(f"node {i}").distance(theirs.find(f"node {j}"))
-    found = ours.distance(ours.node(f"node {i}"), ours.node(f"node {j}"), ours.edge_length)
+    found = ours.distance(ours.node(f"node {i}"), ours.node(f"node {j}"))
     assert found == pytest.approx(patristic)
 
 
@@ -173,7 +185,7 @@ def test_ete():
     assert tree.labels.tolist() == ["", "feline", "cat", "lion", "dog"]
     assert tree.edge_length.tolist() == [0, 3, 1, 2, 7]
     cat, dog = tree.node("cat"), tree.node("dog")
-    assert tree.distance(cat, dog, tree.edge_length) == theirs.get_distance("cat", "dog")
+    assert tree.distance(cat, dog) == theirs.get_distance("cat", "dog")
 
 
 def test_treelib():
@@ -242,7 +254,7 @@ def test_distances_in_a_linkage_are_cophenetic(m, seed):
     Z = linkage(points, "average")
     tree = gm.Tree.from_linkage(Z)
     i, j = np.triu_indices(m, 1)
-    found = tree.distance(i, j, tree.edge_length)
+    found = tree.distance(i, j)
     assert found == pytest.approx(squareform(cophenet(Z))[i, j])
     children = gm.Tree.from_linkage(Z[:, :2].astype(np.int64))
     assert children == tree
@@ -260,9 +272,7 @@ def test_scikit_learn():
     model.fit(points)
     tree = gm.Tree.from_linkage(model.children_, heights=model.distances_)
     i, j = np.triu_indices(60, 1)
-    assert tree.distance(i, j, tree.edge_length) == pytest.approx(
-        cophenet(linkage(points, "average"))
-    )
+    assert tree.distance(i, j) == pytest.approx(cophenet(linkage(points, "average")))
 
 
 def test_wrong_heights():

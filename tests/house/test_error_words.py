@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
 import gmtree as gm
+from gmtree import _validate as check
 
 SHUFFLED = gm.Tree.from_parents([4, 2, 4, 2, -1])  # the root is node 4, canonical order is not 0..4
 NAN = float("nan")
 
 FIRST_OFFENDER = {
-    "weights": (lambda: gm.GenerationMatrix(SHUFFLED, node=[1, 2, 0, 0, 1]), "node 2 has weight 0"),
+    "weights": (
+        lambda: gm.GenerationMatrix(SHUFFLED, node_weight=[1, 2, 0, 0, 1]),
+        "node 2 has weight 0",
+    ),
     "edges": (lambda: gm.laplacian(SHUFFLED, edge=[1, 2, NAN, 0, NAN]), "node 2 has weight nan"),
     "lengths": (lambda: SHUFFLED.distance(0, 1, [1, NAN, 3, NAN, 5]), "node 1 is nan"),
-    "values": (lambda: gm.consistent(SHUFFLED, [1, 2, 3, NAN, np.inf]), "node 3 is nan"),
+    "values": (lambda: gm.reconcile(SHUFFLED, [1, 2, 3, NAN, np.inf]), "node 3 is nan"),
     "columns": (
         lambda: gm.queries.range_sum(SHUFFLED, [[1, 2]] * 3 + [[3, np.inf], [NAN, 1]], [[0, 1]]),
         "node 3 is inf",
     ),
     "unsigned": (
-        lambda: SHUFFLED.restrict(np.array([1, 2, 2**63, 2**63, 1], np.uint64)),
+        lambda: SHUFFLED.leaf_values(np.array([1, 2, 2**63, 2**63, 1], np.uint64)),
         "node 2 does not",
     ),
     "overflow": (
@@ -60,27 +66,27 @@ FIRST_OFFENDER = {
         r"row 1 is \[2, 1\]",
     ),
     "diagonal": (
-        lambda: gm.generation_matrix_from([[1, 0, 0], [-1, 0, 0], [-1, 0, 0]]),
+        lambda: gm.GenerationMatrix.from_matrix([[1, 0, 0], [-1, 0, 0], [-1, 0, 0]]),
         "row 1 has 0",
     ),
     "two parents": (
-        lambda: gm.generation_matrix_from([[1, 0, 0], [-1, 1, 0], [-1, -1, 1]]),
+        lambda: gm.GenerationMatrix.from_matrix([[1, 0, 0], [-1, 1, 0], [-1, -1, 1]]),
         "row 2 has 2",
     ),
     "structure": (
-        lambda: gm.tree_from_structure([[1, 0, 0], [-2, 1, 0], [-1, 0, 3]]),
+        lambda: gm.Tree.from_structure([[1, 0, 0], [-2, 1, 0], [-1, 0, 3]]),
         "row 1 holds 1 and -2",
     ),
     "right eigenvector": (
-        lambda: gm.GenerationMatrix(SHUFFLED, node=[1, 5, 3, 3, 3]).right_eigenvector(4),
+        lambda: gm.GenerationMatrix(SHUFFLED, node_weight=[1, 5, 3, 3, 3]).right_eigenvector(4),
         "nodes 4 and 2 both have weight 3",
     ),
     "left eigenvector": (
-        lambda: gm.GenerationMatrix(SHUFFLED, node=[1, 3, 3, 1, 3]).left_eigenvector(1),
+        lambda: gm.GenerationMatrix(SHUFFLED, node_weight=[1, 3, 3, 1, 3]).left_eigenvector(1),
         "nodes 1 and 2 both have weight 3",
     ),
     "contradictions": (
-        lambda: gm.consistent(SHUFFLED, [1, 1, 5, 1, 9], variance=[0] * 5),
+        lambda: gm.reconcile(SHUFFLED, [1, 1, 5, 1, 9], variance=[0] * 5),
         "node 2 is 5.0 but its children add up to 2.0",
     ),
     "variances": (lambda: gm.Consistency(SHUFFLED, [1, -1, 1, -2, 1]), "node 1 has -1"),
@@ -99,12 +105,12 @@ FIRST_OFFENDER = {
         "node 1 has inf",
     ),
     "bounds": (
-        lambda: gm.consistent(SHUFFLED, [1] * 5, lower=[0, np.inf, NAN]),
-        r"leaf 1 \(node 1\) has inf",
+        lambda: gm.reconcile(SHUFFLED, [1] * 5, lower=[0, np.inf, NAN]),
+        r"node 1 has inf",
     ),
     "results": (
-        lambda: gm.consistent(gm.shapes.star(4), [1.7e308, -0.1e308, -1e308, 1.7e308]),
-        "that of node 0 is too large",
+        lambda: gm.reconcile(gm.shapes.star(4), [1.7e308, -0.1e308, -1e308, 1.7e308]),
+        "that of node 3 is too large",
     ),
     "updates": (
         lambda: gm.Consistency(SHUFFLED).track([1] * 5).update([3, 0, 1], [1, NAN, np.inf]),
@@ -112,19 +118,19 @@ FIRST_OFFENDER = {
     ),
     "nodes": (lambda: SHUFFLED.distance([0, 9, -1], 1), "node numbers from 0 to 4, not 9"),
     "rows of numbers": (
-        lambda: gm.generation_matrix_from([[1, 0, 0], [-1, NAN, 0], [-1, 0, np.inf]]),
+        lambda: gm.GenerationMatrix.from_matrix([[1, 0, 0], [-1, NAN, 0], [-1, 0, np.inf]]),
         "row 1 holds nan",
     ),
     "rows of a Laplacian": (
-        lambda: gm.tree_from_laplacian([[1, -1, 0], [-1, 3, -1], [0, -1, 2]], root=0),
+        lambda: gm.Tree.from_laplacian([[1, -1, 0], [-1, 3, -1], [0, -1, 2]], root=0),
         "row 1 does not",
     ),
     "distances": (
-        lambda: gm.tree_from_distances([[0, 1, 5, 5], [1, 0, 5, 5], [5, 5, 0, 5], [5, 5, 5, 0]], 0),
+        lambda: gm.Tree.from_distances([[0, 1, 5, 5], [1, 0, 5, 5], [5, 5, 0, 5], [5, 5, 5, 0]], 0),
         "node 2 has 0 neighbours",
     ),
     "masked columns": (
-        lambda: SHUFFLED.restrict(np.ma.masked_equal([[1, 1]] * 3 + [[1, 0]] * 2, 0)),
+        lambda: SHUFFLED.leaf_values(np.ma.masked_equal([[1, 1]] * 3 + [[1, 0]] * 2, 0)),
         "entry 3, 1 is masked",
     ),
 }
@@ -139,13 +145,13 @@ def test_an_error_names_the_first_node_that_breaks_the_rule(name):
 
 def test_a_decomposition_into_numbers_that_lose_digits_is_refused():
     # The product of the ratios reaches 1e-310, where doubles have few digits left.
-    G = gm.GenerationMatrix(gm.shapes.chain(3), node=[1, 1e-155, 1e-155])
+    G = gm.GenerationMatrix(gm.shapes.chain(3), node_weight=[1, 1e-155, 1e-155])
     with pytest.raises(ValueError, match=r"does not fit into float64.* at node 2"):
         G.diagonal_decomposition()
-    G = gm.GenerationMatrix(gm.shapes.chain(3), node=[1, 1e-150, 1e-150])
+    G = gm.GenerationMatrix(gm.shapes.chain(3), node_weight=[1, 1e-150, 1e-150])
     alpha, _ = G.diagonal_decomposition()
     np.testing.assert_allclose(alpha[2], 1e-300)
-    small = gm.GenerationMatrix(gm.shapes.chain(2), node=np.float32([1, 1e-40]))
+    small = gm.GenerationMatrix(gm.shapes.chain(2), node_weight=np.float32([1, 1e-40]))
     with pytest.raises(ValueError, match="does not fit into float32"):
         small.diagonal_decomposition()
 
@@ -156,7 +162,41 @@ def test_rows_of_a_laplacian_add_up_to_zero_but_for_rounding():
         wrong = L.copy()
         wrong[2, 2] += excess
         with pytest.raises(ValueError, match="add up to 0; row 2 does not"):
-            gm.tree_from_laplacian(wrong, root=0)
+            gm.Tree.from_laplacian(wrong, root=0)
     rounded = L.copy()
     rounded[2, 2] += 1e-12
-    assert gm.tree_from_laplacian(rounded, root=0) == gm.shapes.chain(4)
+    assert gm.Tree.from_laplacian(rounded, root=0) == gm.shapes.chain(4)
+
+
+def test_errors_carry_their_argument_rule_and_node():
+    with pytest.raises(ValueError, match="node 3 is nan") as caught:
+        gm.reconcile(SHUFFLED, [1, 2, 3, NAN, np.inf])
+    for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
+        assert isinstance(error, gm.InputError)
+        assert (error.argument, error.node) == ("noisy", 3)
+        assert error.rule == "must be finite; node 3 is nan."
+        assert str(error) == "Argument 'noisy' must be finite; node 3 is nan."
+    with pytest.raises(TypeError) as caught:
+        gm.reconcile("tree", [1])
+    assert isinstance(caught.value, gm.InputTypeError)
+    assert (caught.value.argument, caught.value.node) == ("tree", None)
+    with pytest.raises(OverflowError) as caught:
+        gm.GenerationMatrix(SHUFFLED).T.solve([0, 2**62, 2**62, 2**62, 0])
+    assert caught.value.node == 2
+
+
+def test_callers_use_their_own_names_for_arguments_and_nodes():
+    error = check.InputError(
+        "variance['a']", "must be 1; ", check.Node(2), " and node 2 are {not}."
+    )
+    said = check.reworded(
+        error,
+        argument={"variance": "noise"},
+        name=lambda node: f"series {node.number}",
+        note=" (x)",
+    )
+    assert str(said) == "Argument 'noise['a']' must be 1; series 2 and node 2 are {not}. (x)"
+    assert type(said) is gm.InputError
+    named = gm.Tree.from_levels({"a": ["x", "y"]}, levels=["a"])
+    with pytest.raises(gm.InputError, match=r"'noise\['a'\]' must not be negative"):
+        gm.Consistency(named).node_variance(noise={"a": -1.0})

@@ -19,7 +19,10 @@ ROOT = Path(gm.__file__).parents[1]
 SCRIPT = Path(__file__).with_name("typed_user.py")
 # Results whose type depends on the shape or the library of the arguments, which no overload sees.
 ANY_IS_ALL_THERE_IS = {
+    "Diagnostics.to_frame",
     "Release.to_frame",
+    "Structure.to_frame",
+    "TableConsistency.to_frame",
     "TableRelease.to_frame",
     "Tree.to_frame",
     "node_rmse",

@@ -22,7 +22,8 @@ def trees() -> gm.Tree:
     assert_type(tree.lca(np.int64(3), tree.root), int)
     assert_type(tree.is_ancestor(0, 1), bool)
     assert_type(tree.common_ancestors(3, 4), int)
-    assert_type(tree.distance(3, 4), int)
+    assert_type(tree.distance(3, 4), float)
+    assert_type(tree.distance(3, 4, "count"), int)
     assert_type(tree.distance(3, 4, [0.0, 1.5, 1, 1, 1]), float)
     arrays: list[np.ndarray[Any, Any]] = [
         tree.parent,
@@ -48,8 +49,8 @@ def consistency(tree: gm.Tree) -> int:
     noisy = [35.0, 30, 6, 11, 20]
     x = post.project(noisy)
     y, info = post.project(noisy, nonnegative=True, return_info=True)
-    z, _ = gm.consistent(tree, noisy, nonnegative=True, return_info=True)
-    assert np.allclose(gm.consistent(tree, noisy), x)
+    z, _ = gm.reconcile(tree, noisy, nonnegative=True, return_info=True)
+    assert np.allclose(gm.reconcile(tree, noisy), x)
     assert_type(info.passes, int)
     assert_type(post.covariance(1, 2), float)
     assert_type(post.range_variance((0, 2)), float)

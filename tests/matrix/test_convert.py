@@ -129,15 +129,33 @@ def test_cophenetic_distances_of_scipy(method, m):
     tree = gm.Tree.from_linkage(Z)
     expected = squareform(cophenet(Z))
     np.testing.assert_array_equal(tree.cophenetic(np.r_[np.zeros(m), Z[:, 2]]), expected)
-    D = gm.distance_matrix(tree, tree.edge_length, nodes=tree.leaves)
+    D = gm.distance_matrix(tree, nodes=tree.leaves)
     np.testing.assert_allclose(D, expected, atol=1e-12)
     # The sums of a tree's own lengths are kept; other lengths are read as they are now.
     pairs = tree.leaves[:, None], tree.leaves
     other = tree.edge_length.copy()
     for factor in (1, 2):
         other[:] = tree.edge_length * factor
-        np.testing.assert_allclose(tree.distance(*pairs, tree.edge_length), expected, atol=1e-12)
+        np.testing.assert_allclose(tree.distance(*pairs), expected, atol=1e-12)
         np.testing.assert_allclose(tree.distance(*pairs, other), expected * factor, atol=1e-12)
+
+
+def test_lengths_of_a_tree_are_used_unless_edges_are_counted():
+    tree = gm.Tree.from_newick("((a:1,b:2)c:4,d:8)e:16;")
+    bare = gm.Tree.from_parents(tree.parent)
+    for matrix in (gm.distance_matrix, gm.ancestral_matrix):
+        np.testing.assert_array_equal(matrix(tree), matrix(bare, edge=tree.edge_length))
+        for count in (matrix(tree, edge="count"), matrix(tree, edge=1)):
+            np.testing.assert_array_equal(count, matrix(bare))
+            assert count.dtype == np.int64
+    i = np.arange(tree.n)[:, None]
+    np.testing.assert_array_equal(tree.distance(i, i.T), gm.distance_matrix(tree))
+    np.testing.assert_array_equal(
+        tree.distance(i, i.T, edge="count"), gm.distance_matrix(tree, edge="count")
+    )
+    assert gm.distance_matrix(tree, nodes=tree.leaves).tolist()[0] == [0, 3, 13]
+    with pytest.raises(ValueError, match="'edge' must be 'count' or hold lengths, not 'number'"):
+        tree.distance(0, 1, edge="number")
 
 
 @pytest.mark.parametrize(
@@ -212,7 +230,7 @@ def test_the_limit_is_half_of_the_memory(monkeypatch):
 
 @pytest.mark.parametrize(
     "function",
-    [gm.adjacency, gm.laplacian, gm.distance_matrix, gm.ancestral_matrix, gm.to_networkx],
+    [gm.adjacency, gm.laplacian, gm.distance_matrix, gm.ancestral_matrix],
 )
 def test_not_a_tree(function):
     with pytest.raises(TypeError, match="'tree' must be a Tree, not list"):
@@ -251,38 +269,38 @@ def test_random_trees_come_back(tree, form):
 
 def check_back(tree: gm.Tree, form) -> None:
     root = tree.root
-    assert gm.tree_from_structure(form(gm.GenerationMatrix(tree).tocsr())) == tree
-    assert gm.tree_from_adjacency(form(gm.adjacency(tree))) == tree
-    assert gm.tree_from_adjacency(form(gm.adjacency(tree, directed=False)), root) == tree
-    assert gm.tree_from_laplacian(form(gm.laplacian(tree)), root) == tree
-    assert gm.tree_from_distances(gm.distance_matrix(tree), root) == tree
+    assert gm.Tree.from_structure(form(gm.GenerationMatrix(tree).tocsr())) == tree
+    assert gm.Tree.from_adjacency(form(gm.adjacency(tree))) == tree
+    assert gm.Tree.from_adjacency(form(gm.adjacency(tree, directed=False)), root) == tree
+    assert gm.Tree.from_laplacian(form(gm.laplacian(tree)), root) == tree
+    assert gm.Tree.from_distances(gm.distance_matrix(tree), root) == tree
 
 
 @given(trees(max_n=25), seeds)
 def test_weighted_matrices_come_back(tree, seed):
     edge = lengths(tree.n, seed)
-    assert gm.tree_from_adjacency(gm.adjacency(tree, edge=edge)) == tree
-    assert gm.tree_from_laplacian(gm.laplacian(tree, edge=abs(edge)), tree.root) == tree
+    assert gm.Tree.from_adjacency(gm.adjacency(tree, edge=edge)) == tree
+    assert gm.Tree.from_laplacian(gm.laplacian(tree, edge=abs(edge)), tree.root) == tree
     G = gm.GenerationMatrix(tree, lengths(tree.n, seed + 1), edge)
     for A in (G, G.tocsr(), G.toarray()):
-        back = gm.generation_matrix_from(A)
+        back = gm.GenerationMatrix.from_matrix(A)
         assert back.tree == tree
-        np.testing.assert_array_equal(back.node, G.node)
-        np.testing.assert_array_equal(back.edge, G.edge)
+        np.testing.assert_array_equal(back.node_weight, G.node_weight)
+        np.testing.assert_array_equal(back.edge_weight, G.edge_weight)
 
 
 def test_a_structure_matrix_comes_back_as_one():
     G = gm.GenerationMatrix(gm.shapes.caterpillar(6))
-    assert gm.generation_matrix_from(G).is_structure
+    assert gm.GenerationMatrix.from_matrix(G).is_structure
 
 
 @given(trees(max_n=15), st.data())
 def test_any_node_can_be_the_root(tree, data):
     root = data.draw(st.integers(0, tree.n - 1))
-    other = gm.tree_from_laplacian(gm.laplacian(tree), root)
+    other = gm.Tree.from_laplacian(gm.laplacian(tree), root)
     assert other.root == root
-    assert gm.tree_from_distances(gm.distance_matrix(tree), root) == other
-    assert gm.tree_from_adjacency(gm.adjacency(tree, directed=False), root) == other
+    assert gm.Tree.from_distances(gm.distance_matrix(tree), root) == other
+    assert gm.Tree.from_adjacency(gm.adjacency(tree, directed=False), root) == other
     np.testing.assert_array_equal(gm.distance_matrix(other), gm.distance_matrix(tree))
 
 
@@ -290,7 +308,7 @@ def test_given_matrices_are_not_changed():
     A = sparse.csr_array(([1.0, 0.0, 1.0, 1.0], [0, 1, 0, 1], [0, 2, 4]), shape=(2, 2))
     A.data[2] = -1
     before = [x.copy() for x in (A.data, A.indices, A.indptr)]
-    assert gm.tree_from_structure(A).parent.tolist() == [-1, 0]
+    assert gm.Tree.from_structure(A).parent.tolist() == [-1, 0]
     for old, new in zip(before, (A.data, A.indices, A.indptr), strict=True):
         np.testing.assert_array_equal(old, new)
 
@@ -303,7 +321,7 @@ def test_given_matrices_are_not_changed():
         ([[1, -1], [-1, 1]], ValueError, "'A' must have a root"),
         ([[1, 0], [0, 1]], ValueError, "'A' must have one root; nodes 0 and 1"),
         ([[1, 0], [-2, 1]], ValueError, "'A' must hold 1 on the diagonal.*row 1 holds 1 and -2"),
-        ([[1, 0], [1, 1]], ValueError, "row 1 holds 1 and 1. generation_matrix_from"),
+        ([[1, 0], [1, 1]], ValueError, "row 1 holds 1 and 1. GenerationMatrix.from_matrix"),
         ([1, 2], ValueError, r"'A' must be a square matrix, not have shape \(2,\)"),
         (np.ones((2, 3)), ValueError, "'A' must be a square matrix"),
         (np.ones((0, 0)), ValueError, "'A' must be a square matrix"),
@@ -318,7 +336,7 @@ def test_given_matrices_are_not_changed():
 )
 def test_not_a_structure_matrix(A, error, message):
     with pytest.raises(error, match=message):
-        gm.tree_from_structure(A)
+        gm.Tree.from_structure(A)
 
 
 @pytest.mark.parametrize(
@@ -334,16 +352,16 @@ def test_not_a_structure_matrix(A, error, message):
 )
 def test_not_an_adjacency_matrix(A, root, message):
     with pytest.raises(ValueError, match=message):
-        gm.tree_from_adjacency(A, root)
+        gm.Tree.from_adjacency(A, root)
 
 
 def test_not_a_laplacian():
     with pytest.raises(ValueError, match="'L' must have rows that add up to 0; row 1 does not"):
-        gm.tree_from_laplacian([[1, -1], [-1, 2]], 0)
+        gm.Tree.from_laplacian([[1, -1], [-1, 2]], 0)
     with pytest.raises(ValueError, match="'L' must have no cycle"):
-        gm.tree_from_laplacian(3 * np.eye(3) - 1, 0)
+        gm.Tree.from_laplacian(3 * np.eye(3) - 1, 0)
     with pytest.raises(ValueError, match="'L' must be symmetric"):
-        gm.tree_from_laplacian([[1, -1], [-2, 2]], 0)
+        gm.Tree.from_laplacian([[1, -1], [-2, 2]], 0)
 
 
 @pytest.mark.parametrize(
@@ -359,9 +377,9 @@ def test_not_a_laplacian():
 )
 def test_not_distances(D, message):
     with pytest.raises(ValueError, match=message):
-        gm.tree_from_distances(D, 0)
+        gm.Tree.from_distances(D, 0)
 
 
 def test_distances_of_another_type():
     with pytest.raises(TypeError, match="'D' must hold real numbers, not dtype complex128"):
-        gm.tree_from_distances(np.zeros((1, 1), complex), 0)
+        gm.Tree.from_distances(np.zeros((1, 1), complex), 0)

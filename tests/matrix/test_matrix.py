@@ -277,7 +277,7 @@ def test_weights_in_any_form(form):
     expected = gm.GenerationMatrix(tree, w, 1 / w).solve(v)
     other = gm.GenerationMatrix(tree, forms[form], 1 / w)
     np.testing.assert_array_equal(other.solve(v), expected)
-    np.testing.assert_array_equal(other.node, w)
+    np.testing.assert_array_equal(other.node_weight, w)
 
 
 # --------------------------------------------------------------------------- where results go
@@ -460,26 +460,26 @@ def test_weights_are_copied_and_shown():
     w = np.arange(1.0, 9)
     G = gm.GenerationMatrix(tree, w, w)
     w[:] = np.nan
-    np.testing.assert_array_equal(G.node, np.arange(1.0, 9))
+    np.testing.assert_array_equal(G.node_weight, np.arange(1.0, 9))
     edge = np.arange(1.0, 9)
     edge[tree.root] = 1
-    np.testing.assert_array_equal(G.edge, edge)
+    np.testing.assert_array_equal(G.edge_weight, edge)
     assert not G.is_structure
     S = gm.GenerationMatrix(tree)
     assert S.is_structure
-    np.testing.assert_array_equal(S.node, 1)
-    np.testing.assert_array_equal(S.edge, 1)
+    np.testing.assert_array_equal(S.node_weight, 1)
+    np.testing.assert_array_equal(S.edge_weight, 1)
 
 
 def test_weight_of_the_root_edge_is_ignored():
     tree = gm.Tree.from_parents([1, -1, 1])
     for at_root in (0.0, np.nan, np.inf, 5.0):
-        G = gm.GenerationMatrix(tree, edge=[2.0, at_root, 3.0])
+        G = gm.GenerationMatrix(tree, edge_weight=[2.0, at_root, 3.0])
         np.testing.assert_array_equal(G.toarray(), [[1, -2, 0], [0, 1, 0], [0, -3, 1]])
         np.testing.assert_array_equal(G.solve(np.ones(3)), [3, 1, 4])
 
 
-@pytest.mark.parametrize("argument", ["node", "edge"])
+@pytest.mark.parametrize("argument", ["node_weight", "edge_weight"])
 @pytest.mark.parametrize(
     ("bad", "error", "rule"),
     [
@@ -607,7 +607,9 @@ def test_the_parents_of_the_leaves_are_the_lower_half_of_the_constraints(parent)
     H = gm.MappingMatrix(tree.parent[tree.leaves], tree.n_internal)
     M = gm.ConstraintMatrix(tree).toarray()
     np.testing.assert_array_equal(M[tree.n_internal :], -H.toarray())
-    np.testing.assert_array_equal(M[: tree.n_internal], gm.GenerationMatrix(tree.subtree(1)))
+    np.testing.assert_array_equal(
+        M[: tree.n_internal], gm.GenerationMatrix(tree.k_order_subtree(1))
+    )
 
 
 def test_repeated_entries_add_up_exactly_or_not_at_all():
@@ -688,7 +690,7 @@ def test_repr():
 @pytest.mark.parametrize("columns", [(), (2,)])
 def test_one_node(node, columns):
     tree = gm.Tree.from_parents([-1])
-    G = gm.GenerationMatrix(tree, node, edge=0.0 if node else None)
+    G = gm.GenerationMatrix(tree, node, edge_weight=0.0 if node else None)
     w = node or 1.0
     v = np.full((1, *columns), 2.0)
     np.testing.assert_array_equal(G @ v, w * v)
@@ -711,7 +713,7 @@ def test_one_node(node, columns):
 
 
 def all_matrices(tree: gm.Tree) -> list:
-    G = gm.GenerationMatrix(tree, node=np.linspace(1, 2, tree.n))
+    G = gm.GenerationMatrix(tree, node_weight=np.linspace(1, 2, tree.n))
     M, H = gm.ConstraintMatrix(tree), gm.MappingMatrix(tree.leaves, tree.n)
     return [A for B in (G, M, H) for A in (B, B.T)]
 
@@ -812,7 +814,12 @@ def test_sums_in_32_bits_are_those_of_64_bits_rounded(name, columns):
     rng = np.random.default_rng(1)
     v = rng.uniform(0.5, 1.5, (tree.n, *columns)).astype(np.float32)
     node, edge = rng.uniform(1, 2, (2, tree.n)).astype(np.float32)
-    for weights in ({}, {"node": node}, {"edge": edge / 2}, {"node": node, "edge": edge / 2}):
+    for weights in (
+        {},
+        {"node_weight": node},
+        {"edge_weight": edge / 2},
+        {"node_weight": node, "edge_weight": edge / 2},
+    ):
         G = gm.GenerationMatrix(tree, **weights)
         wide = gm.GenerationMatrix(tree, **{k: w.astype(float) for k, w in weights.items()})
         found = G.T.solve(v)

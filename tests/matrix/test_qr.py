@@ -82,7 +82,7 @@ def check_invariants(tree: gm.Tree) -> None:
     n, n1 = tree.n, tree.n_internal
     if n1 == 0:
         return
-    inner = gm.GenerationMatrix(tree.subtree(1)).toarray() != 0
+    inner = gm.GenerationMatrix(tree.k_order_subtree(1)).toarray() != 0
     M = gm.ConstraintMatrix(tree).toarray()
     for k in range(n1):
         np.testing.assert_array_equal(M[:n1] != 0, inner)
@@ -101,7 +101,7 @@ def check_closed_form(tree: gm.Tree, L: np.ndarray) -> None:
     """Node weights sqrt(1 + theta), edge weights their inverse."""
     theta = np.array(list(reference_pairs.theta(tree.parent).values()))
     node = np.sqrt(1 + theta)
-    closed = gm.GenerationMatrix(tree.subtree(1), node, 1 / node)
+    closed = gm.GenerationMatrix(tree.k_order_subtree(1), node, 1 / node)
     np.testing.assert_allclose(L, closed.toarray(), rtol=1e-12, atol=1e-14)
     M = gm.ConstraintMatrix(tree).toarray()
     np.testing.assert_allclose(L.T @ L, M.T @ M, atol=1e-12)

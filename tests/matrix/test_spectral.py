@@ -85,9 +85,9 @@ def test_eigenvalues_are_the_node_weights(tree, seed):
 
 
 def test_eigenvalues_are_a_copy():
-    G = gm.GenerationMatrix(gm.shapes.chain(3), node=[3, 1, 2])
+    G = gm.GenerationMatrix(gm.shapes.chain(3), node_weight=[3, 1, 2])
     G.eigenvalues()[:] = 0
-    np.testing.assert_array_equal(G.node, [3, 1, 2])
+    np.testing.assert_array_equal(G.node_weight, [3, 1, 2])
 
 
 @pytest.mark.parametrize("shape", named_shapes(12))
@@ -122,7 +122,7 @@ def test_distinct_weights_diagonalise(parent, seed):
 
 def test_eigenvectors_keep_float32():
     node = np.array([3, 1, 2], np.float32)
-    G = gm.GenerationMatrix(gm.shapes.chain(3), node=node)
+    G = gm.GenerationMatrix(gm.shapes.chain(3), node_weight=node)
     assert G.right_eigenvector(0).dtype == np.float32
     assert G.left_eigenvector(2).dtype == np.float32
 
@@ -141,7 +141,7 @@ def test_eigenvectors_of_a_long_chain():
     n = 1_000_000
     node = np.where(np.arange(n) % 2, 2.0, 3.0)
     node[0] = 1.0
-    G = gm.GenerationMatrix(gm.shapes.chain(n), node=node)
+    G = gm.GenerationMatrix(gm.shapes.chain(n), node_weight=node)
     v = G.right_eigenvector(0)
     np.testing.assert_allclose(G @ v, v, atol=1e-300)
     with pytest.raises(ValueError, match="nodes 999999 and 999997 both have weight 2"):
@@ -176,12 +176,12 @@ def test_inverse_of_a_tree_shared_between_threads(threads, monkeypatch):
     tree = gm.shapes.grouped(500, rng=1)
     assert any(shared for _, _, shared in tree._layout.segments)
     v = np.random.default_rng(2).normal(size=tree.n)
-    G = gm.GenerationMatrix(tree, node=2.0, edge=-0.5, threads=threads)
+    G = gm.GenerationMatrix(tree, node_weight=2.0, edge_weight=-0.5, threads=threads)
     np.testing.assert_allclose(G.inverse() @ v, G.solve(v), atol=1e-12)
 
 
 def test_inverse_keeps_float32():
-    G = gm.GenerationMatrix(gm.shapes.chain(3), node=np.float32(2))
+    G = gm.GenerationMatrix(gm.shapes.chain(3), node_weight=np.float32(2))
     assert G.inverse().dtype == np.float32
 
 
@@ -239,12 +239,12 @@ def test_diagonal_decomposition_gives_the_matrix_back(tree, seed):
 
 
 def test_diagonal_decomposition_keeps_float32():
-    G = gm.GenerationMatrix(gm.shapes.chain(3), node=np.float32(2))
+    G = gm.GenerationMatrix(gm.shapes.chain(3), node_weight=np.float32(2))
     assert {x.dtype for x in G.diagonal_decomposition()} == {np.dtype(np.float32)}
 
 
 @pytest.mark.parametrize(("node", "value"), [(2.0, "inf"), (0.5, "")])
 def test_diagonal_decomposition_out_of_range_names_the_node(node, value):
-    G = gm.GenerationMatrix(gm.shapes.chain(2000), node=node)
+    G = gm.GenerationMatrix(gm.shapes.chain(2000), node_weight=node)
     with pytest.raises(ValueError, match=rf"does not fit into float64.*{value}.* at node 102\d"):
         G.diagonal_decomposition()

@@ -24,7 +24,7 @@ STAR = gm.shapes.star(3)
 def test_all_forms_agree(problem, columns):
     v = problem.v.reshape(-1, *(1 for _ in columns)) * np.ones(columns)
     before = v.copy()
-    x = gm.consistent(problem.tree, v, problem.given)
+    x = gm.reconcile(problem.tree, v, problem.given)
     scale = np.abs(v).max()
     for form in FORMS:
         found = form(problem.tree, v, problem.given)
@@ -40,14 +40,14 @@ def test_construct_keeps_inner_products(problem):
     if problem.tree.n == 1:
         return
     G = gm.gmc.construct(problem.tree, problem.given)
-    assert G.tree == problem.tree.subtree(1)
+    assert G.tree == problem.tree.k_order_subtree(1)
     M = reference.constraint(problem.parent)
     D = G.toarray()
     np.testing.assert_allclose(D.T @ D, M.T @ (problem.s[:, None] * M), atol=1e-11)
     theta = np.array(exact.theta(problem.parent, problem.s))
     inner = problem.s[reference.internal(problem.parent)]
-    np.testing.assert_allclose(G.node, np.sqrt(inner + theta), rtol=1e-12)
-    edge = np.delete(G.edge * G.node, G.tree.root)
+    np.testing.assert_allclose(G.node_weight, np.sqrt(inner + theta), rtol=1e-12)
+    edge = np.delete(G.edge_weight * G.node_weight, G.tree.root)
     np.testing.assert_allclose(edge, np.delete(inner, G.tree.root), rtol=1e-12)
 
 
@@ -58,7 +58,7 @@ def test_construct_by_the_published_weights(tree):
         return
     theta = np.array(exact.theta(tree.parent, np.ones(tree.n)))
     edge = 1 / np.sqrt(1 + theta)
-    expected = gm.GenerationMatrix(tree.subtree(1), node=np.sqrt(1 + theta), edge=edge)
+    expected = gm.GenerationMatrix(tree.k_order_subtree(1), np.sqrt(1 + theta), edge)
     np.testing.assert_allclose(gm.gmc.construct(tree).toarray(), expected.toarray(), rtol=1e-12)
 
 
@@ -75,7 +75,7 @@ def test_large_trees(name):
     rng = np.random.default_rng(0)
     v, s = rng.normal(10, 3, tree.n), rng.uniform(0.5, 2, tree.n)
     for variance in (None, {"node": s}):
-        x = gm.consistent(tree, v, variance)
+        x = gm.reconcile(tree, v, variance)
         for form in FORMS:
             np.testing.assert_allclose(form(tree, v, variance), x, rtol=0, atol=1e-9)
 
@@ -119,9 +119,9 @@ def test_construct_needs_a_constraint():
 def test_release_is_noise_and_projection(tree, seed, epsilon):
     x = np.random.default_rng(seed).integers(0, 50, tree.n_leaves)
     before = x.copy()
-    found = gm.gmc.release(tree, x, epsilon, seed=seed)
+    found = gm.gmc.release(tree, x, epsilon, rng=seed)
     noise = gm.privacy.testing.continuous_laplace(tree.height / epsilon, tree.n, seed)
-    expected = gm.consistent(tree, tree.aggregate(x) + noise)
+    expected = gm.reconcile(tree, tree.aggregate(x) + noise)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10 * tree.n)
     np.testing.assert_array_equal(x, before)
 
@@ -131,7 +131,7 @@ def test_release_has_the_published_error():
     tree, runs = gm.Tree.from_parents([-1, 0, 0, 1, 1, 2, 2, 3, 3, 3, 4, 4]), 3000
     rng = np.random.default_rng(5)
     x = np.arange(tree.n_leaves)
-    errors = [gm.gmc.release(tree, x, 2, seed=rng) - tree.aggregate(x) for _ in range(runs)]
+    errors = [gm.gmc.release(tree, x, 2, rng=rng) - tree.aggregate(x) for _ in range(runs)]
     total = np.mean(np.sum(np.square(errors), axis=1))
     # One run is off by its own size or so, the mean of 3,000 by a fiftieth.
     assert total == pytest.approx(2 * tree.n_leaves * (tree.height / 2) ** 2, rel=0.1)
@@ -186,6 +186,28 @@ def test_every_name_beside_the_paper_exists():
         value = known[start]
         for attribute in rest.split(".")[1:]:
             value = getattr(value, attribute)
+
+
+def test_every_call_beside_the_paper_works_in_any_numbering():
+    right = " ".join(names_in_the_table())
+    calls = re.findall(r"(?:gm|tree|G|post)(?:\.\w+)+\((?:[^()]|\([^()]*\))*\)", right)
+    tree = gm.Tree.from_parents([2, 2, 4, 4, -1, 3])
+    n, m = tree.n, tree.n_leaves
+    known = {
+        "gm": gm, "np": np, "tree": tree, "parent": tree.parent, "index": tree.leaves, "n": n,
+        "n_1": tree.n_internal, "G": gm.GenerationMatrix(tree), "other": gm.GenerationMatrix(tree),
+        "post": gm.Consistency(tree), "i": 0, "j": 2, "k": 1, "v": np.ones(n), "x": np.ones(m, int),
+        "values": np.ones(n), "w_node": np.ones(n), "w_edge": np.ones(n), "M": np.eye(3), "S": [1],
+        "epsilon": 1,
+    }  # fmt: skip
+    assert len(calls) > 30
+    for call in calls:
+        # A matrix of weights that are all one has no eigenvectors.
+        if "eigenvector" not in call:
+            assert eval(call.replace("=...", "=1"), known) is not None
+    parents = next(call for call in calls if "tree.parent[tree.leaves]" in call)
+    M = gm.ConstraintMatrix(tree).toarray()
+    np.testing.assert_array_equal(eval(parents, known).toarray(), -M[tree.leaves])
 
 
 def test_the_table_fits_into_a_terminal_of_100_columns():

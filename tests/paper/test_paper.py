@@ -121,12 +121,12 @@ def check_subtrees(tree: gm.Tree) -> None:
     np.testing.assert_array_equal(dense, np.tril(dense))
     height = reference.heights(tree.parent.tolist())
     for k in range(tree.height):
-        part = tree.subtree(k)
+        part = tree.k_order_subtree(k)
         assert part.n == sum(h > k for h in height)
         np.testing.assert_array_equal(G.submatrix(k).toarray(), dense[: part.n, : part.n])
         for more in range(part.height):
-            assert part.subtree(more) == tree.subtree(k + more)
-    assert tree.subtree(0) == tree
+            assert part.k_order_subtree(more) == tree.k_order_subtree(k + more)
+    assert tree.k_order_subtree(0) == tree
 
 
 def check_mapping(tree: gm.Tree) -> None:
@@ -137,7 +137,7 @@ def check_mapping(tree: gm.Tree) -> None:
     x = np.arange(1.0, leaves.size + 1)
     G = gm.GenerationMatrix(tree)
     np.testing.assert_array_equal(tree.aggregate(x), G.T.solve(H.T @ x))
-    np.testing.assert_array_equal(tree.restrict(tree.aggregate(x)), x)
+    np.testing.assert_array_equal(tree.leaf_values(tree.aggregate(x)), x)
     np.testing.assert_array_equal(H @ tree.aggregate(x), x)
     # Canonical order as a mapping: it turns G into the matrix of the canonical tree.
     P = gm.MappingMatrix(tree.order, n).toarray()
@@ -158,7 +158,7 @@ def check_constraints(tree: gm.Tree) -> None:
     np.testing.assert_array_equal(M.T @ tree.aggregate(np.ones(tree.n_leaves)), 0)
     theta = np.array(list(reference_pairs.theta(tree.parent.tolist()).values()))
     node = np.sqrt(1 + theta)
-    equivalent = gm.GenerationMatrix(tree.subtree(1), node, 1 / node)
+    equivalent = gm.GenerationMatrix(tree.k_order_subtree(1), node, 1 / node)
     small = equivalent.toarray()
     np.testing.assert_allclose(small.T @ small, M.T @ M, atol=1e-12)
     # Two solves replace the inverse of M^T M; the projection has trace n - n_1 = m.

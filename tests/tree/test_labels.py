@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from trees import trees
 
 import gmtree as gm
-from gmtree.labels import distinct
+from gmtree.labels import distinct, levels
 
 
 def test_a_node_with_the_label_of_the_root_is_found_by_its_path():
@@ -210,3 +210,49 @@ def test_texts_without_characters():
     assert (codes.tolist(), first.tolist()) == ([0, 0], [0])
     tree = gm.Tree.from_edges(["a", "b"], ["", "a"])
     assert tree.labels.tolist() == ["", "a", "b"]
+
+
+# --------------------------------------------------------------------------- hashing
+
+GOLDEN = 0x9E3779B97F4A7C15
+
+
+def unshifted(h: int, k: int) -> int:
+    """The number x with ``x ^ (x >> k) == h``."""
+    x = h
+    for _ in range(64 // k + 1):
+        x = h ^ (x >> k)
+    return x
+
+
+def prepared(n: int) -> np.ndarray:
+    """Whole numbers whose hashes end in thirty zeros if the factors of the hash are fixed."""
+    inverse = pow(GOLDEN, -1, 2**64)
+    found = []
+    for k in range(n):
+        h = unshifted(k << 30, 32) * inverse % 2**64
+        h = unshifted(h, 29) * inverse % 2**64
+        found.append(unshifted(h, 32))
+    return np.array(found, np.uint64).view(np.int64)
+
+
+def test_nobody_can_prepare_labels_that_collide():
+    """Hashes depend on a key that is random in each process; 1 - 1/e of the slots are used."""
+    keys = prepared(1000)
+    assert len(np.unique(distinct._hash(keys) & np.uint64(1023))) > 550
+    texts = np.array([f"{k:x}" for k in keys])
+    codes, first = distinct.factorize("labels", texts)
+    np.testing.assert_array_equal(codes, np.arange(1000))
+    np.testing.assert_array_equal(first, np.arange(1000))
+
+
+@pytest.mark.parametrize("key", [(1, 1), (3, 2**64 - 1)])
+def test_the_key_changes_no_result(monkeypatch, key):
+    labels = np.random.default_rng(0).integers(-3, 4, (200, 2)) * 2**60
+    columns = [labels[:, 0], labels[:, 1].astype(str)]
+    before, leaf = gm.Tree.from_records(*columns)
+    for module in (distinct, levels):
+        monkeypatch.setattr(module, "KEY", np.array(key, np.uint64))
+    after, again = gm.Tree.from_records(*columns)
+    np.testing.assert_array_equal(again, leaf)
+    assert after == before

@@ -38,7 +38,7 @@ def test_neighbours_of_every_node(tree):
 def test_the_tree_below_a_node_has_its_descendants_in_their_order(tree, data):
     labelled = gm.Tree.from_parents(tree.parent, labels=[f"node {k}" for k in range(tree.n)])
     i = data.draw(st.integers(0, tree.n - 1))
-    sub, nodes = labelled.below(i), labelled.descendants(i)
+    sub, nodes = labelled.subtree(i), labelled.descendants(i)
     assert isinstance(sub, gm.Tree)
     assert sub.labels.tolist() == labelled.labels[nodes].tolist()
     assert nodes[sub.root] == i
@@ -52,20 +52,20 @@ def test_sums_below_a_node_are_those_of_the_whole_tree(name):
     tree = named_shapes(300)[name]
     values = tree.aggregate(np.arange(tree.n_leaves))
     for i in (tree.root, int(tree.leaves[0]), int(tree.internal[-1])):
-        sub, nodes = tree.below(i), tree.descendants(i)
+        sub, nodes = tree.subtree(i), tree.descendants(i)
         np.testing.assert_array_equal(sub.aggregate(values[nodes][sub.leaves]), values[nodes])
 
 
 def test_below_keeps_the_names_of_the_levels_that_are_left():
     columns = {"state": ["NY", "NY", "VT"], "county": ["a", "b", "a"], "town": ["x", "y", "x"]}
     tree = gm.Tree.from_levels(columns)
-    assert tree.below(tree.root).level_names == ("state", "county", "town")
-    assert tree.below(tree.node("NY")).level_names == ("state", "county", "town")
-    assert tree.below(tree.node(("NY", "b"))).level_names == ("county", "town")
-    assert tree.below(tree.leaves[0]).level_names == ("town",)
+    assert tree.subtree(tree.root).level_names == ("state", "county", "town")
+    assert tree.subtree(tree.node("NY")).level_names == ("state", "county", "town")
+    assert tree.subtree(tree.node(("NY", "b"))).level_names == ("county", "town")
+    assert tree.subtree(tree.leaves[0]).level_names == ("town",)
 
 
-@pytest.mark.parametrize("method", ["ancestors", "siblings", "descendants", "below"])
+@pytest.mark.parametrize("method", ["ancestors", "siblings", "descendants", "subtree"])
 def test_neighbours_need_one_node_of_the_tree(method):
     tree = gm.shapes.star(3)
     with pytest.raises(ValueError, match="Argument 'i' must hold node numbers from 0 to 2, not 3"):
@@ -74,6 +74,6 @@ def test_neighbours_need_one_node_of_the_tree(method):
         getattr(tree, method)([0, 1])
 
 
-def test_the_error_of_subtree_names_below():
-    with pytest.raises(ValueError, match=r"tree\.below\(node\)"):
-        gm.shapes.star(3).subtree(2)
+def test_the_error_of_k_order_subtree_names_subtree():
+    with pytest.raises(ValueError, match=r"tree\.subtree\(node\)"):
+        gm.shapes.star(3).k_order_subtree(2)

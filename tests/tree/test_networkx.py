@@ -25,17 +25,17 @@ seeds = st.integers(0, 2**32 - 1)
 
 @given(trees())
 def test_round_trip_keeps_numbers(tree):
-    graph = gm.to_networkx(tree)
+    graph = tree.to_networkx()
     assert nx.is_arborescence(graph)
     back = gm.Tree.from_networkx(graph)
     np.testing.assert_array_equal(back.parent, tree.parent)
     assert back.labels.tolist() == list(range(tree.n))
-    assert gm.Tree.from_networkx(gm.to_networkx(back)) == back
+    assert gm.Tree.from_networkx(back.to_networkx()) == back
 
 
 def test_round_trip_keeps_labels():
     tree = gm.Tree.from_edges(["kitten", "lion", "cat"], ["cat", "feline", "feline"])
-    graph = gm.to_networkx(tree)
+    graph = tree.to_networkx()
     assert sorted(graph.edges) == [("cat", "kitten"), ("feline", "cat"), ("feline", "lion")]
     assert graph.nodes["cat"] == {"label": "cat"}
     assert gm.Tree.from_networkx(graph) == tree
@@ -43,17 +43,17 @@ def test_round_trip_keeps_labels():
 
 def test_repeated_labels_become_attributes():
     tree = gm.Tree.from_levels(["NY", "VT"], ["Orange", "Orange"])
-    graph = gm.to_networkx(tree)
+    graph = tree.to_networkx()
     assert list(graph.nodes) == list(range(tree.n))
     assert [graph.nodes[i]["label"] for i in graph] == tree.labels.tolist()
 
 
 def test_one_node_without_a_name():
     tree = gm.Tree.from_newick("((cat:1,lion:2)feline:3,dog:7);")
-    graph = gm.to_networkx(tree)
+    graph = tree.to_networkx()
     assert list(graph.nodes(data="label")) == list(enumerate(tree.labels.tolist()))
     assert nx.dijkstra_path_length(graph.to_undirected(), 2, 4) == 11
-    named = gm.to_networkx(gm.Tree.from_newick("((cat:1,lion:2)feline:3,dog:7)mammal;"))
+    named = gm.Tree.from_newick("((cat:1,lion:2)feline:3,dog:7)mammal;").to_networkx()
     assert list(named) == ["mammal", "feline", "cat", "lion", "dog"]
 
 
@@ -69,7 +69,7 @@ def test_round_trip_keeps_lengths_and_any_labels(tree, data):
     made = gm.Tree.from_objects(
         tree.root, tree.children, label=names.__getitem__, length=lengths.__getitem__
     )
-    back = gm.Tree.from_networkx(gm.to_networkx(made))
+    back = gm.Tree.from_networkx(made.to_networkx())
     np.testing.assert_array_equal(back.parent, made.parent)
     if made.labels is None:
         assert back.labels.tolist() == list(range(tree.n))
@@ -87,14 +87,14 @@ def test_round_trip_keeps_lengths_and_any_labels(tree, data):
 @pytest.mark.parametrize("unit", ["D", "s", "ns"])
 def test_round_trip_keeps_times(unit):
     tree = gm.Tree.from_parents([-1, 0, 0], labels=np.array([0, 1, 2], f"M8[{unit}]"))
-    back = gm.Tree.from_networkx(gm.to_networkx(tree))
+    back = gm.Tree.from_networkx(tree.to_networkx())
     assert [back.node(time) for time in tree.labels] == [0, 1, 2]
 
 
 def test_without_networkx_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "networkx", None)
     with pytest.raises(ImportError, match=r"pip install 'gmtree\[graph\]'"):
-        gm.to_networkx(gm.shapes.star(3))
+        gm.shapes.star(3).to_networkx()
 
 
 # --------------------------------------------------------------------------- networkx's answers
@@ -102,7 +102,7 @@ def test_without_networkx_the_error_says_what_to_install(monkeypatch):
 
 @given(trees(max_n=20))
 def test_lowest_common_ancestors(tree):
-    graph = gm.to_networkx(tree)
+    graph = tree.to_networkx()
     pairs = [(i, j) for i in range(tree.n) for j in range(tree.n)]
     theirs = dict(nx.tree_all_pairs_lowest_common_ancestor(graph, tree.root, pairs))
     for (i, j), ancestor in theirs.items():
@@ -117,7 +117,7 @@ def test_lowest_common_ancestors(tree):
 @given(trees(max_n=20), seeds)
 def test_shortest_paths(tree, seed):
     edge = np.random.default_rng(seed).uniform(0.1, 3, tree.n)
-    graph = gm.to_networkx(tree).to_undirected()
+    graph = tree.to_networkx().to_undirected()
     for a, b in graph.edges:
         graph[a][b]["length"] = edge[a if tree.parent[a] == b else b]
     nodes = np.arange(tree.n)
@@ -132,7 +132,7 @@ def test_shortest_paths(tree, seed):
 
 @given(trees(max_n=20))
 def test_matrices(tree):
-    graph = gm.to_networkx(tree)
+    graph = tree.to_networkx()
     nodes = range(tree.n)
     L = nx.laplacian_matrix(graph.to_undirected(), nodelist=nodes)
     np.testing.assert_array_equal(gm.laplacian(tree).toarray(), L.toarray())
@@ -141,8 +141,8 @@ def test_matrices(tree):
     np.testing.assert_array_equal(gm.adjacency(tree).toarray(), A.toarray().T)
     A = nx.adjacency_matrix(graph.to_undirected(), nodelist=nodes)
     np.testing.assert_array_equal(gm.adjacency(tree, directed=False).toarray(), A.toarray())
-    assert gm.tree_from_adjacency(A, tree.root) == tree
-    assert gm.tree_from_laplacian(L, tree.root) == tree
+    assert gm.Tree.from_adjacency(A, tree.root) == tree
+    assert gm.Tree.from_laplacian(L, tree.root) == tree
 
 
 # --------------------------------------------------------------------------- scipy's answers

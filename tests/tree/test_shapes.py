@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_tree import check_against_reference
+from trees import check_against_reference
 
 import gmtree as gm
 from gmtree import shapes

@@ -17,6 +17,7 @@ from trees import edge_weights, named_shapes, node_weights, parents, renumber
 
 import gmtree as gm
 from gmtree import _sweep
+from gmtree.bench import trees as bench_trees
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -29,8 +30,15 @@ def shared_tree(parent: np.ndarray, smallest: int = 1) -> gm.Tree:
     tree = gm.Tree.from_parents(parent)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_sweep, "SMALLEST_SHARED_LEVEL", smallest)
+        patch.setattr(_sweep, "BLOCKS", 4)
+        patch.setattr(_sweep, "SMALLEST_BLOCK", 1)
         assert tree._layout is tree._layout
     return tree
+
+
+def ranges_of(segment: _sweep.Segment) -> list[_sweep.Range]:
+    start, stop, shared = segment
+    return list(shared) if isinstance(shared, tuple) else [(start, stop)]
 
 
 # --------------------------------------------------------------------------- cuts
@@ -38,8 +46,30 @@ def shared_tree(parent: np.ndarray, smallest: int = 1) -> gm.Tree:
 
 @given(parents(max_n=60), st.integers(1, 12))
 def test_segments_cover_all_but_the_root(parent, smallest):
-    tree = shared_tree(parent, smallest)
+    layout = shared_tree(parent, smallest)._layout
+    segment_of = np.full(layout.n, -1)
+    for k, segment in enumerate(layout.segments):
+        for start, stop in ranges_of(segment):
+            assert (segment_of[start:stop] == -1).all()
+            segment_of[start:stop] = k
+    above = layout.parent[1:].astype(int)
+    assert (segment_of == -1).tolist() == [True] + [False] * (layout.n - 1)
+    assert (segment_of[above] <= segment_of[1:]).all()
+    assert (above < np.arange(1, layout.n)).all()
+    for start, stop, shared in layout.segments:
+        if isinstance(shared, tuple):
+            for a, b in shared:
+                assert layout.parent[a:b].min(initial=a) >= a - 1
+        elif shared:
+            assert (np.diff(layout.parent[start:stop].astype(int)) >= 0).all()
+            assert layout.parent[start:stop].max() < start
+
+
+@given(parents(max_n=60), st.integers(1, 12))
+def test_segments_of_trees_numbered_by_height(parent, smallest):
+    tree = shared_tree(gm.Tree.from_parents(parent).canonical().parent, smallest)
     layout = tree._layout
+    parent = tree.parent
     height = np.array(reference.heights(parent))[tree.order]
     sizes = np.bincount(height)
     enough = sizes[sizes >= smallest].sum() >= _sweep.SHARED_LEVELS_PER_SWEEP * smallest
@@ -63,9 +93,14 @@ def test_segments_cover_all_but_the_root(parent, smallest):
 def test_pieces_never_cut_a_family(parent, threads):
     layout = shared_tree(parent)._layout
     above = layout.parent
-    for start, stop, _ in layout.segments:
-        pieces = layout.pieces(start, stop, threads)
-        assert len(pieces) <= threads
+    for segment in layout.segments:
+        start, stop, shared = segment
+        portions = layout.portions(segment, threads)
+        assert len(portions) <= threads
+        pieces = [piece for portion in portions for piece in portion]
+        if shared is not True:
+            assert not shared or tuple(pieces) == shared
+            continue
         assert pieces[0][0] == start
         assert pieces[-1][1] == stop
         for (a, b), (c, _) in zip(pieces, [*pieces[1:], (stop, stop)], strict=True):
@@ -78,15 +113,35 @@ def test_pieces_never_cut_a_family(parent, threads):
 
 def test_pieces_are_about_equal():
     layout = shared_tree(gm.shapes.complete(2, 12).parent)._layout
-    start, stop, _ = layout.segments[-1]
-    sizes = [b - a for a, b in layout.pieces(start, stop, 4)]
+    sizes = [b - a for [(a, b)] in layout.portions(layout.segments[-1], 4)]
     assert len(sizes) == 4
     assert max(sizes) - min(sizes) <= 2
 
 
+def test_threads_share_the_subtrees_of_trees_numbered_depth_first():
+    for shape in (gm.shapes.complete(2, 12), gm.shapes.grouped(3000, rng=1)):
+        layout = shared_tree(bench_trees.depth_first(shape), 16)._layout
+        *above, inner, _ = layout.segments
+        portions = layout.portions(inner, 2)
+        sizes = [sum(b - a for a, b in portion) for portion in portions]
+        assert sum(sizes) > 0.9 * layout.n_inner
+        assert max(sizes) < 0.75 * sum(sizes)
+        assert not any(shared for _, _, shared in above)
+
+
+def test_threads_share_the_levels_of_trees_numbered_level_by_level():
+    shape = gm.shapes.random_recursive(3000, rng=1)
+    met = [0]
+    for i in met:
+        met.extend(shape.children(i))
+    tree = shared_tree(renumber(shape.parent, np.argsort(met)), 16)
+    assert not tree.is_canonical
+    assert sum(shared is True for _, _, shared in tree._layout.segments) > 5
+
+
 def test_a_star_cannot_be_cut():
     layout = shared_tree(gm.shapes.star(50).parent)._layout
-    assert layout.pieces(1, 50, 4) == [(1, 50)]
+    assert layout.portions((1, 50, True), 4) == [[(1, 50)]]
 
 
 def test_number_of_threads():
@@ -153,7 +208,7 @@ def test_an_error_in_a_thread_is_not_lost():
     segment = layout.segments[-1]
     with _sweep.team(layout, 2) as run, pytest.raises(RuntimeError):
         run(fail, (), segment)
-    only_last = layout.pieces(*segment[:2], 2)[-1]
+    [only_last] = layout.portions(segment, 2)[-1]
 
     def fail_elsewhere(start, stop):
         if start == only_last[0]:

@@ -10,40 +10,18 @@ import pytest
 import reference
 from hypothesis import given
 from hypothesis import strategies as st
-from trees import all_parents, named_shapes, parents, renumber, small_numbers, trees
+from trees import (
+    all_parents,
+    check_against_reference,
+    named_shapes,
+    parents,
+    renumber,
+    small_numbers,
+    trees,
+)
 
 import gmtree as gm
-from gmtree.tree import order as canonical_order
-
-
-def check_against_reference(tree: gm.Tree, parent: np.ndarray) -> None:
-    """Every property of a tree that is one number or one array."""
-    n = len(parent)
-    order = reference.canonical_order(parent)
-    leaves = reference.leaves(parent)
-    assert len(tree) == tree.n == n
-    assert tree.root == order[0]
-    assert tree.height == max(reference.heights(parent))
-    assert tree.n_leaves == len(leaves)
-    assert tree.n_internal == n - len(leaves)
-    assert tree.is_canonical == (order == list(range(n)))
-    expected = {
-        "parent": parent,
-        "order": order,
-        "rank": np.argsort(order),
-        "node_height": reference.heights(parent),
-        "depth": reference.depths(parent),
-        "subtree_size": reference.subtree_sizes(parent),
-        "child_count": [len(reference.children(parent, i)) for i in range(n)],
-        "leaves": leaves,
-        "leaves_left_to_right": reference.leaves_left_to_right(parent),
-        "internal": reference.internal(parent),
-    }
-    for name, values in expected.items():
-        found = getattr(tree, name)
-        np.testing.assert_array_equal(found, values, err_msg=name)
-        assert found.dtype == tree.parent.dtype, name
-
+from gmtree.tree.order import positions
 
 # --------------------------------------------------------------------------- structure
 
@@ -103,7 +81,7 @@ def test_subtree(parent, data):
     tree = gm.Tree.from_parents(parent, labels=[f"node {i}" for i in range(len(parent))])
     k = data.draw(st.integers(0, tree.height - 1))
     kept, expected = reference.kth_subtree(parent, k)
-    subtree = tree.subtree(k)
+    subtree = tree.k_order_subtree(k)
     check_against_reference(subtree, expected)
     assert subtree.labels.tolist() == [f"node {i}" for i in kept]
     if k == 1:
@@ -112,21 +90,22 @@ def test_subtree(parent, data):
 
 def test_subtree_refuses_to_be_empty():
     tree = gm.shapes.complete(2, 3)
-    assert tree.subtree(0) is tree
+    assert tree.k_order_subtree(0) is tree
     with pytest.raises(ValueError, match=r"Argument 'k' must be below the height 3"):
-        tree.subtree(3)
+        tree.k_order_subtree(3)
     with pytest.raises(ValueError, match=r"Argument 'k' must be at least 0, not -1"):
-        tree.subtree(-1)
+        tree.k_order_subtree(-1)
     with pytest.raises(TypeError, match=r"Argument 'k' must be a whole number"):
-        tree.subtree(1.0)
+        tree.k_order_subtree(1.0)
 
 
 @given(trees(), st.data())
 def test_positions(tree, data):
     v = data.draw(small_numbers((tree.n, 2)))
-    np.testing.assert_array_equal(tree.to_positions(v), v[tree.order])
-    np.testing.assert_array_equal(tree.from_positions(tree.to_positions(v)), v)
-    np.testing.assert_array_equal(tree.to_positions(tree.from_positions(v)), v)
+    assert tree.n_levels == tree.height == tree.depth.max()
+    np.testing.assert_array_equal(tree._to_positions(v), v[tree._sweep_order])
+    np.testing.assert_array_equal(tree._from_positions(tree._to_positions(v)), v)
+    np.testing.assert_array_equal(tree._to_positions(tree._from_positions(v)), v)
 
 
 @pytest.mark.parametrize("node", [-1, 5, 1.0, True, None, "a", [0], [[0, 1], [1]]])
@@ -141,13 +120,13 @@ def test_children_and_path_refuse_what_is_no_node(node):
 
 
 @given(parents(), st.sampled_from([(), (1,), (3,)]), st.data())
-def test_aggregate_and_restrict(parent, columns, data):
+def test_aggregate_and_leaf_values(parent, columns, data):
     tree = gm.Tree.from_parents(parent)
     x = data.draw(small_numbers((tree.n_leaves, *columns)))
     y = tree.aggregate(x)
     assert y.dtype == np.int64
     np.testing.assert_array_equal(y, reference.aggregate(parent, x))
-    np.testing.assert_array_equal(tree.restrict(y), x)
+    np.testing.assert_array_equal(tree.leaf_values(y), x)
     real = x / 8
     np.testing.assert_array_equal(tree.aggregate(real), reference.aggregate(parent, real))
     out = np.full(y.shape, -1)
@@ -194,12 +173,12 @@ def test_aggregate_refuses_sums_beyond_64_bits():
         ([None, 1, 1], TypeError),
     ],
 )
-def test_aggregate_and_restrict_refuse(x, error):
+def test_aggregate_and_leaf_values_refuse(x, error):
     tree = gm.Tree.from_parents([-1, 0, 0, 1, 1])
     with pytest.raises(error, match="Argument 'x'"):
         tree.aggregate(x)
     with pytest.raises((ValueError, TypeError), match="Argument 'v'"):
-        tree.restrict(x)
+        tree.leaf_values(x)
 
 
 def test_aggregate_checks_out():
@@ -221,10 +200,10 @@ def test_one_node():
     check_against_reference(tree, [-1])
     assert repr(tree) == "Tree(n=1, internal=0, leaves=1, height=1)"
     assert tree.aggregate([7]).tolist() == [7]
-    assert tree.restrict([7]).tolist() == [7]
+    assert tree.leaf_values([7]).tolist() == [7]
     assert tree.path(0) == (0,)
     assert tree.children(0).size == 0
-    assert tree.subtree(0) is tree
+    assert tree.k_order_subtree(0) is tree
     assert pickle.loads(pickle.dumps(tree)) == tree
 
 
@@ -293,7 +272,7 @@ ARRAYS = (
 @pytest.mark.parametrize("parent", [[-1, 0, 0, 1, 1], [4, 4, 3, 4, -1], [-1, 0, 1, 0, 3]])
 def test_arrays_are_read_only(parent):
     tree = gm.Tree.from_parents(parent, labels=list("abcde"))
-    for t in (tree, tree.canonical(), tree.subtree(1), tree.canonical().subtree(1)):
+    for t in (tree, tree.canonical(), tree.k_order_subtree(1), tree.canonical().k_order_subtree(1)):
         for name in ARRAYS:
             with pytest.raises(ValueError, match="read-only"):
                 getattr(t, name)[0] = 1
@@ -342,15 +321,17 @@ def test_indices_are_int32_while_they_fit():
         assert gm.Tree.from_parents(np.array([-1, 0], dtype)).parent.dtype == np.int32
 
 
-@given(parents())
-def test_order_with_64_bit_indices(parent):
-    found = canonical_order.canonical("parent", parent.astype(np.int64), None)
-    narrow = canonical_order.canonical("parent", parent.astype(np.int32), None)
+@given(parents(), st.booleans())
+def test_order_with_64_bit_indices(parent, by_height):
+    found = positions("parent", parent.astype(np.int64), None, by_height)
+    narrow = positions("parent", parent.astype(np.int32), None, by_height)
     assert found.position_parent.dtype == found.level_start.dtype == np.int64
     assert (found.order is None) == (narrow.order is None)
     if found.order is not None:
         assert found.order.dtype == np.int64
-        np.testing.assert_array_equal(found.order, reference.canonical_order(parent))
+        np.testing.assert_array_equal(found.order, narrow.order)
+        if by_height:
+            np.testing.assert_array_equal(found.order, reference.canonical_order(parent))
     np.testing.assert_array_equal(found.position_parent, narrow.position_parent)
     np.testing.assert_array_equal(found.level_start, narrow.level_start)
 

@@ -13,15 +13,15 @@ MASKED = np.ma.masked_array(np.arange(1.0, 8.0), mask=[0, 0, 1, 0, 0, 1, 0])
 
 TAKE_VALUES = {
     "aggregate": lambda x: TREE.aggregate(x[:4]),
-    "restrict": TREE.restrict,
+    "leaf_values": TREE.leaf_values,
     "solve": gm.GenerationMatrix(TREE).solve,
     "T.solve": gm.GenerationMatrix(TREE).T.solve,
     "matmul": lambda x: gm.GenerationMatrix(TREE) @ x,
-    "node weights": lambda x: gm.GenerationMatrix(TREE, node=x),
-    "edge weights": lambda x: gm.GenerationMatrix(TREE, edge=x),
+    "node weights": lambda x: gm.GenerationMatrix(TREE, node_weight=x),
+    "edge weights": lambda x: gm.GenerationMatrix(TREE, edge_weight=x),
     "distance": lambda x: TREE.distance(3, 4, edge=x),
     "laplacian": lambda x: gm.laplacian(TREE, edge=x),
-    "consistent": lambda x: gm.consistent(TREE, x),
+    "consistent": lambda x: gm.reconcile(TREE, x),
     "variance": lambda x: gm.Consistency(TREE, variance=x),
     "boosting": lambda x: gm.baselines.boosting(TREE, x),
     "gmc": lambda x: gm.gmc.with_square_roots(TREE, x),
@@ -47,9 +47,9 @@ def test_a_masked_array_that_hides_nothing_is_an_array(name):
 
 def test_masked_entries_inside_lists_are_refused():
     with pytest.raises(ValueError, match="Argument 'v' must have no masked entries"):
-        TREE.restrict([1, 2, 3, np.ma.masked, 5, 6, 7])
+        TREE.leaf_values([1, 2, 3, np.ma.masked, 5, 6, 7])
     with pytest.raises(ValueError, match="entry 2 is masked"):
-        TREE.restrict([MASKED, MASKED])
+        TREE.leaf_values([MASKED, MASKED])
 
 
 def test_masked_parents_and_labels_are_refused():
@@ -61,15 +61,15 @@ def test_masked_parents_and_labels_are_refused():
 
 def test_an_object_that_is_no_number_is_named():
     with pytest.raises(TypeError, match="Argument 'v' must hold real numbers; entry 3 is None"):
-        TREE.restrict([1, 2, 3, None, 5, 6, 7])
+        TREE.leaf_values([1, 2, 3, None, 5, 6, 7])
     with pytest.raises(TypeError, match="real numbers of at most 64 bits; entry 1 is 118059162071"):
-        TREE.restrict([1, 2**70, 3, 4, 5, 6, 7])
+        TREE.leaf_values([1, 2**70, 3, 4, 5, 6, 7])
     with pytest.raises(
         TypeError, match="Argument 'v' must hold real numbers, not dtype complex128"
     ):
-        TREE.restrict(np.ones(7, complex))
+        TREE.leaf_values(np.ones(7, complex))
     with pytest.raises(ValueError, match="Argument 'v' must be an array, or what numpy can turn"):
-        TREE.restrict([[1, 2], [3]])
+        TREE.leaf_values([[1, 2], [3]])
 
 
 TAKE_TREES = {
@@ -79,13 +79,12 @@ TAKE_TREES = {
     "laplacian": gm.laplacian,
     "distance_matrix": gm.distance_matrix,
     "ancestral_matrix": gm.ancestral_matrix,
-    "to_networkx": gm.to_networkx,
     "Consistency": gm.Consistency,
-    "consistent": lambda tree: gm.consistent(tree, [1.0]),
+    "consistent": lambda tree: gm.reconcile(tree, [1.0]),
     "consistency_bias": lambda tree: gm.consistency_bias(tree, [1.0]),
     "release": lambda tree: gm.release(tree, [1], epsilon=1),
     "plan": lambda tree: gm.plan(tree, epsilon=1),
-    "optimal_shares": lambda tree: gm.optimal_shares(tree, epsilon=1),
+    "optimal_shares": lambda tree: gm.privacy.optimal_shares(tree, epsilon=1),
     "allocate": lambda tree: gm.privacy.allocate(tree, epsilon=1),
     "privacy_loss": lambda tree: gm.privacy.privacy_loss(tree, [1]),
     "range_sum": lambda tree: gm.queries.range_sum(tree, [1.0], [[0, 1]]),

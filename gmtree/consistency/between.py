@@ -1,0 +1,156 @@
+"""The exact consistent optimum with bounds on both sides of any nodes.
+
+Polylines (`gmtree._kernels.polylines`) determine which bounds hold with equality. With these nodes
+held at their bounds, the optimum is a plain projection.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from gmtree import _sweep
+from gmtree import _validate as check
+from gmtree._kernels import polylines, reach
+from gmtree.consistency import sweeps
+from gmtree.consistency.bounded import LARGEST, LARGEST_EXPONENT
+from gmtree.consistency.exact import Tolerance
+from gmtree.consistency.factor import Factor
+from gmtree.tree.locate import node_in_error
+
+
+def project_between(
+    factor: Factor,
+    threads: int | None,
+    v: np.ndarray,
+    lower: np.ndarray | None,
+    upper: np.ndarray | None,
+    out: np.ndarray,
+) -> None:
+    """Write the optimum within bounds per node into `out`, one column after the other."""
+    n = factor.tree.n
+    check.finite("noisy", v)
+    if factor.exact.size:
+        sweeps.sums_below(factor, threads, v)
+    largest = max((_largest(a) for a in (v, lower, upper) if a is not None), default=0.0)
+    shift = int(np.frexp(largest)[1]) - LARGEST_EXPONENT if largest > LARGEST else 0
+    for column, result in zip(v.reshape(n, -1).T, out.reshape(n, -1).T, strict=True):
+        noisy, low, high = np.ascontiguousarray(column, np.float64), lower, upper
+        if shift:
+            low, high = (None if a is None else np.ldexp(a, -shift) for a in (lower, upper))
+            noisy = np.ldexp(noisy, -shift)
+        _refuse_infeasible(factor, noisy, low, high, shift, Tolerance.of(v.dtype).relative)
+        with np.errstate(over="ignore"):
+            result[:] = np.ldexp(_optimum(factor, threads, noisy, low, high), shift)
+        if not np.isfinite(result).all():
+            sweeps.refuse_overflow(out)
+
+
+def _largest(a: np.ndarray) -> float:
+    return float(np.max(abs(a), where=np.isfinite(a), initial=0.0))
+
+
+def _refuse_infeasible(
+    factor: Factor,
+    v: np.ndarray,
+    lower: np.ndarray | None,
+    upper: np.ndarray | None,
+    shift: int,
+    tolerance: float,
+) -> None:
+    """Refuse bounds and exactly known values that no consistent values can meet.
+
+    Numbers are divided by ``2**shift``.
+    """
+    tree = factor.tree
+    problem = (tree._layout.order, *factor.families, _sweep.readonly(v), factor.s, lower, upper)
+    least, most = np.empty((2, tree.n_internal))
+    bad, *sums = reach.find_infeasible(*problem, tolerance, least, most)
+    if tree.n == 1 and factor.some_exact and np.clip(v, lower, upper)[0] != v[0]:
+        bad = 0
+    if bad < 0:
+        return
+    i = int(tree.order[bad])
+    bounds = -np.inf if lower is None else lower[i], np.inf if upper is None else upper[i]
+    own, between, below = (
+        " and ".join(f"{np.ldexp(x, shift):.15g}" for x in numbers)
+        for numbers in ((v[i],), bounds, sums)
+    )
+    is_exact = factor.s is not None and factor.s[bad] == 0
+    rule = "must leave room for consistent values; "
+    node = node_in_error(tree, i)
+    if is_exact and not bounds[0] <= v[i] <= bounds[1]:
+        check.fail("noisy", rule, node, f" is known exactly to be {own}, not between {between}.")
+    known = f" is known exactly to be {own}" if is_exact else f" must be between {between}"
+    argument = "lower" if upper is None else "upper"
+    check.fail(argument, rule, node, f"{known}, but its children can only reach {below}.")
+
+
+def _optimum(
+    factor: Factor,
+    threads: int | None,
+    v: np.ndarray,
+    lower: np.ndarray | None,
+    upper: np.ndarray | None,
+) -> np.ndarray:
+    """The projection in which nodes are held at those bounds that hold with equality."""
+    tree = factor.tree
+    if tree.n == 1:
+        return np.clip(v, lower, upper)
+    status = tree._from_positions(find_status(factor, v, lower, upper))
+    s, noisy = np.array(factor.variance), v.copy()
+    free = s > 0
+    for bound, which in ((lower, 0), (upper, 2)):
+        if bound is not None:
+            held = (status == which) & np.isfinite(bound) & free
+            np.copyto(noisy, bound, where=held)
+            s[held] = 0
+    held_factor = replace(Factor.of(tree, {"node": s}, threads), exact=factor.exact[:0])
+    del s, free, status
+    x = np.empty(tree.n)
+    sweeps.project(held_factor, threads, noisy, x)
+    if held_factor.has_undetermined:
+        problem = (tree._layout.order, *factor.families, lower, upper)
+        numbers = np.zeros((3, tree.n_internal))
+        reach.find_reach(problem, held_factor.s, held_factor.t, x, *numbers)
+        reach.share_evenly(problem, held_factor.s, held_factor.t, *numbers, x)
+    # Rounding may have moved values beyond their bounds.
+    return np.clip(x, lower, upper, out=x)
+
+
+def find_status(
+    factor: Factor, v: np.ndarray, lower: np.ndarray | None, upper: np.ndarray | None
+) -> np.ndarray:
+    """For each position, 0 if the node is at its lower bound, 2 if at its upper bound, else 1."""
+    tree, layout = factor.tree, factor.tree._layout
+    some_missing = factor.measured is not None
+    count, first = np.zeros((2, tree.n_internal), np.int64)
+    reach.count_entries(layout.order, *factor.families, lower, upper, count)
+    reach.place_entries(layout.order, *factor.families[1:], lower, count, first)
+    # The root needs only which of its entries are passed, so they need not be sorted.
+    is_simple = not some_missing and all(
+        bound is None or np.isinf(bound[tree.root]) for bound in (lower, upper)
+    )
+    most = int(count[1:].max(initial=0) if is_simple else count[0])
+    state = polylines.State(
+        order=layout.order,
+        **factor.families._asdict(),
+        v=_sweep.readonly(v),
+        s=factor.s,
+        lower=lower,
+        upper=upper,
+        entries=_entries(int(count[0]), layout.parent.dtype, some_missing),
+        spare=_entries(most, layout.parent.dtype, some_missing),
+        first=first,
+        **dict(zip(("size", "x", "left", "right"), np.empty((4, tree.n_internal)), strict=True)),
+        status=np.zeros(tree.n, np.uint8),
+    )
+    polylines.merge(state, 1 if is_simple else 0, tree.n_internal)
+    polylines.select_at_root(state) if is_simple else polylines.settle_root(state)
+    return state.status
+
+
+def _entries(size: int, dtype: np.dtype, with_heights: bool) -> polylines.Entries:
+    height = np.empty(size) if with_heights else None
+    return polylines.Entries(np.empty(size), np.empty(size), height, np.empty(size, dtype))

@@ -1,0 +1,69 @@
+"""Both stages in one call, and a measure of inconsistency."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, overload
+
+import numpy as np
+
+from gmtree import _validate as check
+from gmtree.consistency.certificate import ProjectionInfo
+from gmtree.consistency.projection import Consistency
+from gmtree.matrix import ConstraintMatrix
+from gmtree.tree import Tree
+
+
+@overload
+def reconcile(
+    tree: Tree,
+    noisy: Any,
+    variance: Any = None,
+    *,
+    threads: int | None = None,
+    return_info: Literal[True],
+    **options: Any,
+) -> tuple[np.ndarray, ProjectionInfo]: ...
+
+
+@overload
+def reconcile(
+    tree: Tree,
+    noisy: Any,
+    variance: Any = None,
+    *,
+    threads: int | None = None,
+    return_info: Literal[False] = False,
+    **options: Any,
+) -> np.ndarray: ...
+
+
+def reconcile(
+    tree: Tree, noisy: Any, variance: Any = None, *, threads: int | None = None, **options: Any
+) -> np.ndarray | tuple[np.ndarray, ProjectionInfo]:
+    """Optimal consistent values in one call: ``Consistency(tree, variance).project(noisy)``.
+
+    Examples
+    --------
+    >>> import gmtree as gm
+    >>> gm.reconcile(gm.shapes.star(3), [10.0, 4.0, 3.0])
+    array([9., 5., 4.])
+    """
+    return Consistency(tree, variance, threads).project(noisy, **options)
+
+
+def consistency_bias(tree: Tree, values: Any) -> float:
+    """Root mean square of parent minus sum of children: 0 for consistent values.
+
+    Examples
+    --------
+    >>> import gmtree as gm
+    >>> gm.consistency_bias(gm.shapes.star(3), [10.0, 4.0, 3.0])
+    3.0
+    """
+    check.instance("tree", tree, Tree)
+    v = check.values("values", tree._aligned("values", values), tree.n)
+    check.finite("values", v)
+    if tree.n_internal == 0:
+        return 0.0
+    difference = ConstraintMatrix(tree).T @ v
+    return float(np.sqrt(np.mean(np.square(difference, dtype=np.float64))))

@@ -1,0 +1,115 @@
+"""The rows of a partition as a tree, with the measurements and variances of its nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gmtree import _validate as check
+from gmtree.dask.messages import Problem
+from gmtree.dask.node_measurements import numbers, variances
+from gmtree.dask.parquet import Partition, read
+from gmtree.dask.partition_tree import PartitionTree
+from gmtree.dask.sorted_rows import Key, find_runs
+from gmtree.dask.storage import load as load_arrays
+
+# Bytes that a task needs for each node, in addition to the columns of labels: measured, rounded up.
+BYTES_PER_NODE = {False: 80, True: 150}
+
+
+def load_rows(problem: Problem, partition: Partition) -> Any:
+    """Read the rows of a partition, with the labels above the leaves as codes."""
+    return read(partition.pieces, problem.columns, problem.levels[:-1])
+
+
+def find_part(problem: Problem, partition: Partition, table: Any) -> tuple[PartitionTree, Key, Key]:
+    """Build the tree of a partition; return also the labels of its first and last row."""
+    runs = find_runs(table, problem.levels, "leaves", partition.start)
+    part = PartitionTree.of(runs)
+    needed = part.n * BYTES_PER_NODE[problem.keeps] + table.nbytes
+    refuse_large(partition, part.n, needed, problem.memory)
+    return part, runs.first, runs.last
+
+
+def refuse_large(partition: Partition, nodes: int, needed: float, memory: float) -> None:
+    """Refuse a partition that would not fit into the memory of its worker."""
+    if needed > memory:
+        check.fail(
+            "leaves",
+            f"must have partitions that fit into a worker; partition {partition.number} (from row "
+            f"{partition.start} on) has {nodes:,} nodes, which take about {needed / 1e6:,.0f} MB, "
+            f"and one task may use {memory / 1e6:,.0f} MB. Pass a smaller 'partition_rows', write "
+            "the files with smaller row groups, or give the workers more memory or fewer threads.",
+        )
+
+
+def load_values(
+    problem: Problem, partition: Partition, part: PartitionTree, table: Any
+) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+    """Return measurements and variances by node, and for each level which nodes have a row."""
+    if problem.noise is not None:
+        with load_arrays(problem.noise[partition.number]) as noise:
+            v = noise["noisy"].astype(np.float64)
+        return v, part.by_level(problem.variance), []
+    by_column = isinstance(problem.variance, str)
+    v, s = _row_values(problem, part, table)
+    matched = []
+    for level, source in enumerate(problem.measured):
+        here = part.nodes(level)
+        if source is None:
+            s[here] = np.inf
+            matched.append(np.zeros(part.sizes[level], bool))
+            continue
+        row, found = source.rows(
+            part, table, problem.levels[:level], problem.columns[problem.height :]
+        )
+        missing = np.ones(part.sizes[level], bool)
+        missing[row] = False
+        v[here][row] = numbers(found, problem.value, source.argument)
+        if by_column:
+            s[here][row] = variances(found, problem.variance, source.argument)
+        s[here][missing] = np.inf
+        matched.append(~missing)
+    _mark_unmeasured(v[: part.n_inner], s[: part.n_inner])
+    return v, s, matched
+
+
+def _row_values(problem: Problem, part: PartitionTree, table: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return measurements and variances by node, filled in for the rows only."""
+    by_column = isinstance(problem.variance, str)
+    v = np.zeros(part.n)
+    s = part.by_level([np.inf] * (part.height + 1) if by_column else problem.variance)
+    v[part.rows] = numbers(table, problem.value, "leaves")
+    if by_column:
+        s[part.rows] = variances(table, problem.variance, "leaves")
+    _mark_unmeasured(v[part.rows], s[part.rows])
+    return v, s
+
+
+def _mark_unmeasured(v: np.ndarray, s: np.ndarray) -> None:
+    """Set the variances of missing measurements to infinity, in place."""
+    missing = np.isnan(v)
+    if missing.any():
+        s[missing] = np.inf
+        v[missing] = 0
+
+
+def load(
+    problem: Problem, partition: Partition, table: Any = None
+) -> tuple[PartitionTree, np.ndarray, np.ndarray]:
+    """Return tree, measurements and variances of a partition that the first task has kept.
+
+    `table` has its rows, if the task did not keep their measurements.
+    """
+    with load_arrays(problem.file("part", partition.number)) as kept:
+        part = PartitionTree([kept[f"begin{k}"] for k in range(problem.height)], int(kept["rows"]))
+        v, s = kept["v"], kept["s"]
+    if v.size == part.n:
+        return part, v, s
+    if problem.noise is not None:
+        return part, *load_values(problem, partition, part, table)[:2]
+    above_v, above_s = v, s
+    v, s = _row_values(problem, part, table)
+    v[: part.n_inner], s[: part.n_inner] = above_v, above_s
+    return part, v, s

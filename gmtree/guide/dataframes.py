@@ -1,0 +1,67 @@
+"""DataFrames: pandas, polars and pyarrow in, the same library out.
+
+Labels decide which row belongs to which node; the order of rows never matters. Columns of levels
+are named from coarse to fine. In the row of a coarser node the finer columns are missing (None,
+NaN).
+
+All levels of complete data
+---------------------------
+
+`gmtree.rollup_frame` sums records at every level. It adds up rows with the same labels and names
+missing labels, so that no row is lost:
+
+>>> import pandas as pd, gmtree as gm
+>>> sold = pd.DataFrame({
+...     "region": ["north", "north", "north", "south"],
+...     "shop": ["a", "b", "a", None],
+...     "sales": [5, 3, 2, 4],
+... })
+>>> all_levels = gm.rollup_frame(sold, levels=["region", "shop"], value="sales")
+>>> all_levels.sales.tolist()
+[14, 10, 4, 7, 3, 4]
+
+Values that do not add up
+-------------------------
+
+`gmtree.reconcile_frame` changes values as little as possible so that they do. ``by=`` treats each
+date or product by itself, and ``variance=`` names a column or gives a number per level:
+
+>>> sales = pd.DataFrame({
+...     "shop": ["a", "b", None] * 2,
+...     "month": [1, 1, 1, 2, 2, 2],
+...     "sales": [5.0, 3.0, 11.0, 4.0, 4.0, 8.0],
+... })
+>>> gm.reconcile_frame(sales, ["shop"], "sales", by="month").sales.tolist()
+[6.0, 4.0, 10.0, 4.0, 4.0, 8.0]
+>>> gm.reconcile_frame(sales, ["shop"], "sales", by="month", variance={"total": 0}).sales.tolist()
+[6.5, 4.5, 11.0, 4.0, 4.0, 8.0]
+
+Nodes without a row are added if their values follow from the other values. With
+``return_info=True`` you also get the largest changes. A `gmtree.DataWarning` asks about rows that
+look wrong, such as "NA" read as a missing label.
+
+Results of array functions
+--------------------------
+
+`gmtree.Tree.align` brings measurements in DataFrames to the nodes of a tree, and
+`gmtree.Tree.to_frame` returns one row per node:
+
+>>> tree = gm.Tree.from_levels(["NY", "NY", "VT"], ["Albany", "Kings", "Orange"],
+...                            levels=["state", "county"])
+>>> states = pd.DataFrame({"state": ["VT", "NY"], "people": [30.0, 700.0]})
+>>> m = tree.align({"state": states, "total": 720.0})
+>>> tree.to_frame(people=gm.reconcile(tree, m.values, m.variance)).people.round(2).tolist()
+[723.33, 696.67, 26.67, 348.33, 348.33, 26.67]
+
+Private counts
+--------------
+
+`gmtree.release_frame` counts the rows of a DataFrame, or takes a column of counts, and publishes
+them privately. Leaves must come from a public list, as `gmtree.guide.privacy` explains. With
+``person=`` it enforces how many records of one person count.
+
+>>> people = pd.DataFrame({"state": ["NY", "VT"], "county": ["Kings", "Orange"]})
+>>> r = gm.release_frame(people, ["state", "county"], tree=tree, epsilon=1)
+>>> len(r.to_frame())
+6
+"""

@@ -1,0 +1,103 @@
+"""Private releases: the guarantee, its assumptions, and how to choose the numbers.
+
+`gmtree.release` turns the true counts of the leaves into noisy counts at all nodes, makes them
+consistent, and returns them with standard errors and a ledger. Only the noisy counts depend on
+the data; everything after the noise is post-processing and costs no privacy.
+
+The guarantee
+-------------
+
+Two data sets are *neighbours* if they differ in one privacy unit: one record, or all records of
+one person. A release is epsilon-differentially private if no output is more than e^epsilon times
+as likely under one of two neighbours as under the other. With ``rho=...`` the guarantee is
+rho-zCDP, which the ledger converts into pairs (epsilon, delta).
+
+>>> import gmtree as gm
+>>> tree = gm.Tree.from_levels(["NY", "NY", "VT"], ["Albany", "Kings", "Orange"],
+...                            levels=["state", "county"])
+>>> r = gm.release(tree, [304, 2717, 29], epsilon=1)
+>>> r.ledger.total
+Fraction(1, 1)
+>>> gm.consistency_bias(tree, r.values) < 1e-9
+True
+
+Assumptions, all written into the ledger
+----------------------------------------
+
+- *The tree is public.* Which counties exist must not depend on the data. List empty ones too.
+- *The unit is stated truthfully.* By default one record is protected. If a person may have K
+  records, pass ``max_contributions=K``: the noise grows by the factor K. Only
+  `gmtree.release_frame` with ``person=`` enforces a bound; otherwise the caller asserts it.
+- *Invariants are outside the guarantee.* A count that is published exactly (``invariants=``) can
+  reveal records. The ledger lists it.
+- *Losses of all releases about the same people add up.* An `gmtree.privacy.Account` keeps the sum
+  in a file and refuses a release that would exceed it.
+
+gmtree has not been audited independently. The noise is exact (integers, no floating point) and
+its random generator cannot be seeded, but side channels such as running time and memory are not
+covered.
+
+Choosing epsilon and K
+----------------------
+
+Start with the error that your users can accept, and find the smallest epsilon that reaches it. A
+plan needs no data:
+
+>>> for epsilon in (0.5, 1, 2):
+...     print(epsilon, gm.plan(tree, epsilon=epsilon).std_error.round(1).tolist())
+0.5 [6.2, 5.5, 6.2]
+1 [3.1, 2.7, 3.1]
+2 [1.5, 1.4, 1.5]
+
+Epsilon 1 means that a single record changes the odds of any conclusion by at most the factor
+2.72. If people have several records, choose K so that few of them have more: a larger K adds
+noise for everyone, and a smaller K drops records. ``shares=`` moves budget between levels, and
+`gmtree.privacy.optimal_shares` finds the best division for a stated purpose.
+
+With a small probability delta that the bound fails, Gaussian noise is often smaller. State both as
+the target, and the ledger keeps to it exactly:
+
+>>> plan = gm.plan(tree, epsilon=1, delta=1e-9, mechanism="discrete_gaussian")
+>>> plan.ledger.measure, bool(plan.ledger.epsilon(1e-9) <= 1)
+('rho', True)
+
+Quantiles
+---------
+
+If leaves are ordered, such as ages, ``Release.cdf`` and ``Release.quantile`` give
+cumulative shares and quantiles with intervals:
+
+>>> edges = [0, 18, 40, 65, 110]
+>>> ages = gm.release(gm.shapes.dyadic(edges), [22000, 28000, 31000, 19000], rho=1)
+>>> round(float(ages.quantile(0.5, edges=edges).value))
+40
+
+Reading a ledger
+----------------
+
+``print(r.ledger)`` shows the unit, the mechanism, and one line per level with the scale of its
+noise and its loss. Losses are exact fractions and add up to the total:
+
+>>> [str(line.loss) for line in r.ledger.levels]
+['1/3', '1/3', '1/3']
+>>> sum(line.loss for line in r.ledger.levels) == r.ledger.total
+True
+
+Glossary
+--------
+
+- epsilon, delta: bound on the log of the ratio of probabilities, and the probability that is
+  exempt.
+- rho: bound on the Renyi divergences of all orders, divided by the order (zero-concentrated
+  privacy).
+- add_remove, change_one: neighbours differ by one unit more or less, or by one unit changed.
+- contribution: a record of a person; K is the largest number of them that is counted.
+- estimate: the unbiased consistent values, to which standard errors and intervals belong.
+- values: the published values; with ``nonnegative=True`` or ``integer=True`` they differ from
+  `estimate`.
+
+With the shares left equal, the loss at each level is a third of the budget:
+
+>>> float(r.ledger.levels[0].loss)
+0.3333333333333333
+"""

@@ -1,0 +1,67 @@
+"""A column of labels as integer codes, in which labels from all sources are compared."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gmtree.labels.distinct import as_objects, factorize
+
+
+class Codes(NamedTuple):
+    """A column of labels: row k has ``categories[codes[k]]``, or no label if ``codes[k]`` is -1.
+
+    Without `categories`, the codes are the labels themselves: whole numbers, none missing.
+    """
+
+    codes: np.ndarray
+    categories: np.ndarray | None
+
+    @property
+    def missing(self) -> np.ndarray | None:
+        """Mask of the rows that have no label; None if all have one."""
+        if self.categories is None:
+            return None
+        missing = self.codes < 0
+        return missing if missing.any() else None
+
+    def label(self, row: int) -> Any:
+        """The label of one row."""
+        code = self.codes[row]
+        if self.categories is None:
+            return code.item()
+        return None if code < 0 else self.categories[code : code + 1].tolist()[0]
+
+    def to_objects(self) -> np.ndarray:
+        """All labels as Python objects, with None for missing labels."""
+        own = self.with_categories()
+        assert own.categories is not None
+        labels = np.full(own.categories.size + 1, None, dtype=object)
+        labels[:-1] = as_objects(own.categories)
+        return labels[own.codes]  # code -1 selects the last entry
+
+    def take(self, rows: Any) -> Codes:
+        """The labels of some rows."""
+        return Codes(self.codes[rows], self.categories)
+
+    def with_categories(self) -> Codes:
+        """Return codes that point into `categories`, also for whole numbers."""
+        if self.categories is not None:
+            return self
+        codes, first = factorize("labels", self.codes)
+        return Codes(codes, self.codes[first])
+
+
+def from_numpy(argument: str, a: np.ndarray) -> Codes:
+    """Encode an array of labels."""
+    if a.dtype.kind in "iu" and a.dtype != np.uint64:
+        return Codes(a, None)
+    codes, first = factorize(argument, a)
+    categories = a[first]
+    # pandas stores whole numbers as floats if some are missing.
+    some_missing = a.dtype.kind == "f" and first.size > 0 and (codes < 0).any()
+    whole = some_missing and (np.floor(categories) == categories).all()
+    if whole and np.abs(categories).max() <= 2**53:
+        categories = categories.astype(np.int64)
+    return Codes(codes, categories)

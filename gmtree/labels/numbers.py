@@ -1,0 +1,43 @@
+"""Columns of real numbers from numpy arrays and Python objects."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from numbers import Real
+from typing import Any, NoReturn
+
+import numpy as np
+
+from gmtree import _validate as check
+
+
+def as_numbers(argument: str, a: np.ndarray) -> np.ndarray:
+    """Real numbers as float64, with NaN for missing ones; other entries are refused."""
+    if a.dtype == object:
+        return _from_objects(argument, a)
+    if a.dtype.kind not in "iuf":
+        refuse_kind(argument, a.dtype)
+    return a.astype(np.float64)
+
+
+def refuse_kind(argument: str, kind: Any) -> NoReturn:
+    """Refuse a column because of its type."""
+    check.fail_type(argument, f"must hold real numbers, not values of type {kind}.")
+
+
+def _from_objects(argument: str, a: np.ndarray) -> np.ndarray:
+    """Numbers from Python objects, NaN for missing ones; other objects are refused by row."""
+    out = np.empty(a.shape)
+    flat = out.reshape(-1)
+    for row, x in enumerate(a.ravel()):
+        is_number = isinstance(x, (Real, Decimal)) and not isinstance(x, (bool, np.bool_))
+        if is_number:
+            try:
+                flat[row] = x
+            except (OverflowError, ValueError):
+                is_number = False
+        elif x is None or type(x).__name__ == "NAType":
+            flat[row], is_number = np.nan, True
+        if not is_number:
+            check.fail_type(argument, f"must hold real numbers; row {row} is {check.shown(x)}.")
+    return out

@@ -1,0 +1,425 @@
+"""`GenerationMatrix`: recursions over a tree as products and solves, each in one sweep."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gmtree import _memory, _sweep
+from gmtree import _validate as check
+from gmtree._kernels import sparse, spectral
+from gmtree.matrix.operators import TreeMatrix
+from gmtree.readers import matrices
+from gmtree.tree import Tree
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+
+class GenerationMatrix(TreeMatrix):
+    """The Generation Matrix G of a tree: recursions over the tree become solves with it.
+
+    ``G[i, i]`` is the weight of node i and ``G[i, parent(i)]`` minus the weight of the edge
+    from i to its parent. With nodes in canonical order G is lower triangular; here rows and
+    columns are in your own numbering.
+
+    Parameters
+    ----------
+    tree : Tree
+    node_weight, edge_weight : array of n non-zero reals, or one number, optional
+        Weights of nodes and of edges to the parent (the root's entry is ignored). Without weights
+        all of them are 1, nothing is stored, and G is the *structure matrix*.
+    threads : int, optional
+        Threads that share a sweep over a large tree; by default one for each available core.
+        Results do not depend on this number.
+
+    Attributes
+    ----------
+    tree : Tree
+        The tree that the matrix belongs to.
+
+    Notes
+    -----
+    ``G.solve(v)`` passes values down, ``z_i = (v_i + e_i z_parent) / w_i``. ``G.T.solve(v)`` passes
+    them up, ``z_i = (v_i + sum of e_c z_c over children) / w_i``. Each is one sweep over flat
+    arrays. Values may be ``(n,)`` or ``(n, k)``; float32 and float64 are kept, and with the
+    structure matrix integers are summed exactly, or refused if a sum does not fit into 64 bits. NaN
+    and infinity pass through as in numpy.
+
+    Examples
+    --------
+    >>> import numpy as np, gmtree as gm
+    >>> tree = gm.Tree.from_parents([-1, 0, 0, 1, 1])
+    >>> G = gm.GenerationMatrix(tree)
+    >>> G.toarray().astype(int)
+    array([[ 1,  0,  0,  0,  0],
+           [-1,  1,  0,  0,  0],
+           [-1,  0,  1,  0,  0],
+           [ 0, -1,  0,  1,  0],
+           [ 0, -1,  0,  0,  1]])
+    >>> G.T.solve(np.ones(5))  # nodes below and including each
+    array([5., 3., 1., 1., 1.])
+    >>> G.solve(np.ones(5))  # depth of each
+    array([1., 2., 2., 3., 3.])
+    """
+
+    def __init__(
+        self,
+        tree: Tree,
+        node_weight: Any = None,
+        edge_weight: Any = None,
+        *,
+        threads: int | None = None,
+    ) -> None:
+        check.instance("tree", tree, Tree)
+        self.tree = tree
+        self.shape = (tree.n, tree.n)
+        self._threads = check.threads("threads", threads)
+        self._layout = tree._natural_layout
+        node = check.weights("node_weight", node_weight, tree.n)
+        edge = check.weights("edge_weight", edge_weight, tree.n, root=tree.root)
+        given = [w for w in (node, edge) if w is not None]
+        self.dtype = np.result_type(*given) if given else np.dtype(np.float64)
+        self._node, self._edge = self._by_position(node), self._by_position(edge)
+
+    @classmethod
+    def from_matrix(cls, A: Any) -> GenerationMatrix:
+        """Read a matrix as a Generation Matrix: find its tree and its weights.
+
+        A weighted tree and its Generation Matrix determine each other: the parent of i is the
+        column of the only entry of row i that is not on the diagonal.
+
+        Parameters
+        ----------
+        A : array or scipy sparse matrix of shape (n, n)
+            Its diagonal must not contain zeros, and each row except the root's must have exactly
+            one more non-zero entry.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> G = gm.GenerationMatrix.from_matrix([[2, 0, 0], [-1, 1, 0], [0, -3, 1]])
+        >>> G.tree.parent, G.node_weight, G.edge_weight
+        (array([-1,  0,  1], dtype=int32), array([2., 1., 1.]), array([1., 1., 3.]))
+        """
+        parent, node, edge = matrices.generation_matrix("A", A)
+        tree = Tree.from_parents(parent)
+        given = [None if np.all(weight == 1) else weight for weight in (node, edge)]
+        return cls(tree, *given)
+
+    def _by_position(self, weight: np.ndarray | None) -> np.ndarray | None:
+        """Weights by sweep position."""
+        if weight is None:
+            return None
+        order = self._layout.order
+        return _sweep.readonly((weight if order is None else weight[order]).astype(self.dtype))
+
+    def _by_node(self, weight: np.ndarray | None) -> np.ndarray:
+        if weight is None:
+            return np.ones(self.tree.n, self.dtype)
+        if self._layout.order is None:
+            return weight
+        out = np.empty_like(weight)
+        out[self._layout.order] = weight
+        return out
+
+    @property
+    def nnz(self) -> int:
+        """Number of non-zero entries, 2n - 1."""
+        return 2 * self.tree.n - 1
+
+    @property
+    def is_structure(self) -> bool:
+        """Whether all weights are one because none were given."""
+        return self._node is None and self._edge is None
+
+    @property
+    def node_weight(self) -> np.ndarray:
+        """Weight of each node."""
+        return self._by_node(self._node)
+
+    @property
+    def edge_weight(self) -> np.ndarray:
+        """Weight of the edge from each node to its parent; 1 at the root."""
+        return self._by_node(self._edge)
+
+    # ------------------------------------------------------------------ products and solves
+
+    def solve(
+        self, v: Any, *, out: np.ndarray | None = None, overwrite: bool = False
+    ) -> np.ndarray:
+        """Solve ``G z = v``: the downward recursion ``z_i = (v_i + e_i z_parent) / w_i``.
+
+        Parameters
+        ----------
+        v : array of shape (n,) or (n, k)
+        out : array, optional
+            Where to put the result; it may be `v`.
+        overwrite : bool
+            Put the result into `v`, which must be an array of the result's type.
+
+        Examples
+        --------
+        >>> import numpy as np, gmtree as gm
+        >>> G = gm.GenerationMatrix(gm.shapes.chain(4), edge_weight=0.5)
+        >>> G.solve(np.array([8.0, 0, 0, 0]))
+        array([8., 4., 2., 1.])
+        """
+        return self._solve(_sweep.propagate, v, out, overwrite)
+
+    def _solve(self, sweep: Any, v: Any, out: np.ndarray | None, overwrite: bool) -> np.ndarray:
+        if check.flag("overwrite", overwrite):
+            if out is not None:
+                check.fail("out", "must not be given together with overwrite=True.")
+            if not isinstance(v, np.ndarray):
+                check.fail_type("v", "must be a numpy array to be overwritten.")
+            if not v.flags.writeable:
+                check.fail("v", "must be writable to be overwritten.")
+        checked = check.values("v", self.tree._aligned("v", v), self.tree.n)
+        if overwrite:
+            dtype = self._result_dtype(checked)
+            if v.dtype != dtype:
+                check.fail("v", f"must have dtype {dtype} to be overwritten, not {v.dtype}.")
+            out = v
+        growth = self.tree.n if sweep is _sweep.accumulate else self.tree.height
+        return self._run(sweep, checked, out, growth, in_place=True)
+
+    def _result_dtype(self, v: np.ndarray) -> np.dtype:
+        """Floating-point values keep their type; integers stay exact without weights."""
+        if self.is_structure or v.dtype.kind == "f":
+            return v.dtype
+        return np.result_type(v, self.dtype)
+
+    def _run(
+        self, sweep: Any, v: np.ndarray, out: np.ndarray | None, growth: int, *, in_place: bool
+    ) -> np.ndarray:
+        """Run a sweep over values that have been checked."""
+        dtype = self._result_dtype(v)
+        v = v.astype(dtype, copy=False)
+
+        def operation(v: np.ndarray, out: np.ndarray) -> None:
+            sweep(self._layout, v, out, self._node, self._edge, self._threads)
+
+        return _sweep.deliver(
+            operation, "v", v, out, v.shape, dtype, growth=growth, in_place=in_place
+        )
+
+    def _multiply(self, v: np.ndarray) -> np.ndarray:
+        return self._run(_sweep.multiply, v, None, 2, in_place=False)
+
+    def _multiply_transposed(self, v: np.ndarray) -> np.ndarray:
+        return self._run(_sweep.multiply_transposed, v, None, self.tree.n, in_place=False)
+
+    # ------------------------------------------------------------------ other forms
+
+    def tocsr(self) -> csr_array:
+        """G as a `scipy.sparse.csr_array`, rows and columns by node."""
+        from scipy.sparse import csr_array
+
+        tree, n = self.tree, self.tree.n
+        indptr = np.arange(0, 2 * n + 1, 2, dtype=check.index_dtype(2 * n))
+        indptr[tree.root + 1 :] -= 1
+        indices, data = np.empty(self.nnz, indptr.dtype), np.empty(self.nnz, self.dtype)
+        node = None if self._node is None else self.node_weight
+        edge = None if self._edge is None else self.edge_weight
+        parent, root = _sweep.unsigned(tree.parent), np.uint64(tree.root)
+        sparse.generation_rows(parent, root, node, edge, _sweep.unsigned(indices), data)
+        return csr_array((data, indices, indptr), shape=self.shape)
+
+    def inverse(self) -> csr_array:
+        """The inverse of G as a `scipy.sparse.csr_array`; for products with it use `solve`.
+
+        Entry (i, j) is not zero exactly if j is i or an ancestor of i; for the structure matrix it
+        is then 1. The number of such entries is the sum of the depths of all nodes.
+        Raises ValueError, with that number, if they would fill half of the memory.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> gm.GenerationMatrix(gm.shapes.chain(3)).inverse().toarray().astype(int)
+        array([[1, 0, 0],
+               [1, 1, 0],
+               [1, 1, 1]])
+        """
+        from scipy.sparse import csr_array
+
+        tree = self.tree
+        nnz = int(tree.depth.sum(dtype=np.int64))
+        index = check.index_dtype(nnz)
+        _memory.refuse_above_limit(
+            f"The inverse with its {nnz} non-zero entries",
+            nnz * (index.itemsize + self.dtype.itemsize),
+            "G.solve(v) multiplies by the inverse without forming it, and "
+            "tree.is_ancestor(i, j) answers pairs.",
+        )
+        indptr = np.zeros(tree.n + 1, index)
+        np.cumsum(tree.depth, out=indptr[1:])
+        indices, data = np.empty(nnz, index), np.empty(nnz, self.dtype)
+        first = indptr[tree.root]
+        indices[first] = tree.root
+        data[first] = 1 if self._node is None else 1 / self._node[0]
+        layout = self._layout
+        weights = (layout.parent, layout.order, self._node, self._edge)
+        args = (*weights, _sweep.unsigned(indptr), _sweep.unsigned(indices), data)
+        with _sweep.team(layout, self._threads) as run:
+            for segment in layout.segments:
+                run(sparse.ancestor_rows, args, segment)
+        return csr_array((data, indices, indptr), shape=self.shape)
+
+    def siblings(self) -> csr_array:
+        """The product ``G @ G.T`` as a `scipy.sparse.csr_array`, named for its meaning.
+
+        For the structure matrix an entry off the diagonal is 1 if two nodes are siblings, -1 if
+        one is the parent of the other, and 0 otherwise. With weights, siblings i and j
+        have the product of the weights of their edges. A node with c children contributes ``c * c``
+        entries. Raises ValueError, with their number, if they would fill half of the memory.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> gm.GenerationMatrix(gm.shapes.star(3)).siblings().toarray().astype(int)
+        array([[ 1, -1, -1],
+               [-1,  2,  1],
+               [-1,  1,  2]])
+        """
+        children = self.tree.child_count.astype(np.int64)
+        nnz = 1 + 2 * (self.tree.n - 1) + int(children @ children)
+        _memory.refuse_above_limit(
+            f"The product with its {nnz} non-zero entries",
+            nnz * (check.index_dtype(nnz).itemsize + self.dtype.itemsize),
+            "Nodes i and j are siblings if tree.parent[i] == tree.parent[j].",
+        )
+        return self @ self.T
+
+    def submatrix(self, k: int) -> GenerationMatrix:
+        """The Generation Matrix of the k-order subtree, with the weights of its nodes.
+
+        In canonical numbering it is the leading block of G.
+        """
+        subtree = self.tree.k_order_subtree(k)
+        kept = np.sort(self.tree.order[: subtree.n])
+        node = None if self._node is None else self.node_weight[kept]
+        edge = None if self._edge is None else self.edge_weight[kept]
+        return GenerationMatrix(subtree, node, edge, threads=self._threads)
+
+    def is_similar(self, other: GenerationMatrix) -> bool:
+        """Whether both matrices have their non-zero entries in the same places.
+
+        That is, whether they belong to trees of the same structure and numbering.
+        """
+        check.instance("other", other, GenerationMatrix)
+        return np.array_equal(self.tree.parent, other.tree.parent)
+
+    # ------------------------------------------------------------------ eigenvectors and factors
+
+    def eigenvalues(self) -> np.ndarray:
+        """The eigenvalues of G: the weight of each node.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> gm.GenerationMatrix(gm.shapes.chain(3), node_weight=[3, 1, 2]).eigenvalues()
+        array([3., 1., 2.])
+        """
+        return self.node_weight.copy()
+
+    def right_eigenvector(self, i: int) -> np.ndarray:
+        """The vector v with ``G @ v = w_i v`` that is 1 at node i and 0 outside its subtree.
+
+        Below i it is ``v_j = e_j v_parent / (w_j - w_i)``: one downward sweep. Such a
+        vector exists exactly if no descendant of i has the weight of i.
+
+        Raises
+        ------
+        ValueError
+            If none exists; the message names a descendant of the same weight.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> G = gm.GenerationMatrix(gm.shapes.chain(3), node_weight=[3, 1, 2])
+        >>> v = G.right_eigenvector(1)
+        >>> v, G @ v
+        (array([0., 1., 1.]), array([0., 1., 1.]))
+        """
+        below = np.zeros(self.tree.n, np.bool_)
+        return self._eigenvector(i, "right", "descendant", below)
+
+    def left_eigenvector(self, i: int) -> np.ndarray:
+        """The vector u with ``G.T @ u = w_i u``: 1 at i, and 0 except at i and its ancestors.
+
+        Above i it is ``u_parent = e_j u_j / (w_parent - w_i)``: one walk up. Such a
+        vector exists exactly if no ancestor of i has the weight of i.
+
+        Raises
+        ------
+        ValueError
+            If none exists; the message names the nearest ancestor of the same weight.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> G = gm.GenerationMatrix(gm.shapes.chain(3), node_weight=[3, 1, 2])
+        >>> u = G.left_eigenvector(1)
+        >>> u, G.T @ u
+        (array([0.5, 1. , 0. ]), array([0.5, 1. , 0. ]))
+        """
+        return self._eigenvector(i, "left", "ancestor")
+
+    def _eigenvector(self, i: int, side: str, kin: str, *mark: np.ndarray) -> np.ndarray:
+        """Run one kernel of `spectral` from node i; `mark` is its working memory."""
+        i = check.node_number("i", i, self.tree.n)
+        layout = self._layout
+        position = i if layout.order is None else int(self.tree.rank[i])
+        out = np.zeros(self.tree.n, self.dtype)
+        out[i] = 1
+        for flags in mark:
+            flags[position] = True
+        kernel = spectral.right_eigenvector if side == "right" else spectral.left_eigenvector
+        weights = (layout.parent, layout.order, self._node, self._edge)
+        blocked = kernel(*weights, *mark, out, position)
+        if blocked >= 0:
+            other = blocked if layout.order is None else layout.order[blocked]
+            weight = 1 if self._node is None else self._node[position]
+            check.fail(
+                "i",
+                f"must have no {kin} of its own weight to have a {side} eigenvector; "
+                f"nodes {i} and {other} both have weight {weight:g}.",
+            )
+        return out
+
+    def diagonal_decomposition(self) -> tuple[np.ndarray, np.ndarray]:
+        """Vectors alpha, beta with ``G = diag(beta) @ S @ diag(alpha)``, S the structure matrix.
+
+        ``alpha_i = alpha_parent * w_i / e_i`` in one downward sweep, and ``beta = w / alpha``.
+        Weights may have either sign. At the root alpha is its weight and beta is 1.
+
+        Raises
+        ------
+        ValueError
+            If a product of these ratios is too large or too small for a floating-point number.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> G = gm.GenerationMatrix(gm.shapes.chain(3), [3, 1, 2], [1, -2, 4])
+        >>> G.diagonal_decomposition()
+        (array([ 3.  , -1.5 , -0.75]), array([ 1.        , -0.66666667, -2.66666667]))
+        """
+        node = self.node_weight
+        alpha = np.zeros(self.tree.n, self.dtype)
+        alpha[self.tree.root] = node[self.tree.root]
+        with np.errstate(divide="ignore", over="ignore"):
+            # The solve with node and edge weights exchanged multiplies by their ratio.
+            _sweep.propagate(self._layout, alpha, alpha, self._edge, self._node, self._threads)
+            beta = node / alpha
+        least = np.finfo(self.dtype).tiny
+        held = [np.isfinite(x) & (np.abs(x) >= least) for x in (alpha, beta)]
+        bad = np.flatnonzero(~(held[0] & held[1]))
+        if bad.size:
+            raise ValueError(
+                f"The diagonal decomposition does not fit into {self.dtype}: the ratios of node "
+                f"and edge weights multiply up to {alpha[bad[0]]:g} at node {bad[0]}."
+            )
+        return alpha, beta

@@ -1,0 +1,127 @@
+"""Axes to draw on, arrays to draw, and text that fits into its place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gmtree import _validate as check
+from gmtree.tree import Tree
+
+# More nodes than this cannot be distinguished in a picture.
+MOST_NODES = 3000
+_LONGEST_NAME = 24
+# Mean width of a letter in units of the font size, and height of a line.
+_LETTER, _LINE = 0.58, 1.25
+_SMALLEST_FONT = 5.0
+
+
+def axes(ax: Any, size: tuple[float, float]) -> Any:
+    """Return the given axes after a check, or new ones."""
+    if ax is not None:
+        axes = check.optional("matplotlib.axes", "plot", "A picture")
+        check.instance("ax", ax, axes.Axes)
+        return ax
+    pyplot = check.optional("matplotlib.pyplot", "plot", "A picture")
+    _, ax = pyplot.subplots(figsize=size, layout="constrained")
+    return ax
+
+
+def refuse_large(tree: Tree) -> None:
+    """Refuse a tree with more nodes than a picture can show."""
+    check.instance("tree", tree, Tree)
+    if tree.n > MOST_NODES:
+        check.fail(
+            "tree",
+            f"must have at most {MOST_NODES} nodes to be drawn, not {tree.n}; draw a part of it, "
+            "or print the top with tree.show().",
+        )
+
+
+def vector(tree: Tree, argument: str, x: Any) -> np.ndarray:
+    """Return one finite float64 number per node."""
+    v = check.values(argument, tree._aligned(argument, x), tree.n)
+    if v.ndim != 1:
+        check.fail(argument, f"must have shape ({tree.n},), not {v.shape}.")
+    check.finite(argument, v)
+    return v.astype(np.float64)
+
+
+def refuse_negative(v: np.ndarray, what: str) -> None:
+    """Refuse values that cannot be areas or widths."""
+    if (v < 0).any():
+        i = int(np.flatnonzero(v < 0)[0])
+        check.fail("values", f"must not be negative to be {what}; node {i} has {v[i]}.")
+
+
+def marked(tree: Tree, argument: str, x: Any) -> np.ndarray:
+    """The nodes that a mask marks, which must be at least one."""
+    a = check.array(argument, tree._aligned(argument, x))
+    if a.shape != (tree.n,) or a.dtype != bool:
+        check.fail(argument, f"must hold {tree.n} times True or False, one per node.")
+    if not a.any():
+        check.fail(argument, "must mark at least one node.")
+    return np.flatnonzero(a)
+
+
+def name(tree: Tree, i: int) -> str:
+    """Return the label of a node, shortened; its number if the tree has no labels."""
+    label = i if tree._labels is None else tree._labels[i]
+    text = "" if label is None else str(label)
+    return text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 3] + "..."
+
+
+def title(tree: Tree) -> str:
+    """Return the size of the tree in words."""
+    return f"{tree.n:,} nodes, {tree.n_leaves:,} leaves"
+
+
+def plain(legend: Any) -> None:
+    """Escape dollar signs, between which matplotlib would read text as a formula."""
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+
+
+def points(ax: Any) -> tuple[float, float]:
+    """Width and height of axes in points, the unit of font sizes."""
+    ax.figure.draw_without_rendering()
+    box = ax.get_window_extent()
+    return box.width * 72 / ax.figure.dpi, box.height * 72 / ax.figure.dpi
+
+
+def font_size(lines: Sequence[str], wide: float, tall: float, largest: float) -> float:
+    """The largest font in which lines of text fit into a box; 0 if no legible one does."""
+    longest = max(map(len, lines), default=0)
+    if not longest:
+        return largest
+    size = min(largest, wide / (_LETTER * longest), tall / (_LINE * len(lines)))
+    return size if size >= _SMALLEST_FONT else 0.0
+
+
+def number(x: float) -> str:
+    """A whole number without decimals, any other number with one decimal."""
+    return f"{x:,.0f}" if x == round(x) else f"{x:,.1f}"
+
+
+def short_number(x: float) -> str:
+    """Three digits and a letter: k, M, bn or tn for thousands, millions and so on."""
+    for power, letter in ((12, "tn"), (9, "bn"), (6, "M"), (3, "k")):
+        if abs(x) >= 0.9995 * 10**power:
+            return f"{x / 10**power:.3g} {letter}"
+    return f"{x:.3g}"
+
+
+def spans(tree: Tree, width: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Left and right end of each node if the leaves stand side by side."""
+    order = tree.leaves_left_to_right
+    in_order = width[np.searchsorted(tree.leaves, order)]
+    end = np.cumsum(in_order)
+    left, right = np.full(tree.n, np.inf), np.full(tree.n, -np.inf)
+    left[order], right[order] = end - in_order, end
+    for d in range(tree.height, 1, -1):
+        nodes = np.flatnonzero(tree.depth == d)
+        np.minimum.at(left, tree.parent[nodes], left[nodes])
+        np.maximum.at(right, tree.parent[nodes], right[nodes])
+    return left, right

@@ -1,0 +1,1 @@
+"""Allowed and actual privacy losses: budgets, ledgers and accounts."""

@@ -1,0 +1,497 @@
+"""A privacy budget for several releases, kept in a file that survives crashes.
+
+Losses of releases about the same people add up. An account adds them: each release is charged
+before any noise is drawn, and a release that would exceed the budget is refused.
+
+How the file is kept
+--------------------
+The file is authoritative. An account in memory keeps a copy only to notice lost entries. A charge
+
+1. takes the lock, for which other processes wait (it is released at the latest when the process
+   ends),
+2. reads the file, and refuses it if it is damaged or has lost entries seen before,
+3. refuses if the sum of all charges would exceed the budget,
+4. writes the new account to another file, waits until it is on the disk, and replaces the old file
+   in one step,
+5. releases the lock. Noise is drawn only after that.
+
+A process that ends before step 4 is complete has spent nothing and drawn nothing. A process that
+ends later has spent its share, even if nothing was published. There are no refunds, because nobody
+can prove that the noise of a failed release was not seen.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import threading
+import uuid
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from datetime import datetime, timezone
+from fractions import Fraction
+from typing import Any
+
+from gmtree import _validate as check
+from gmtree._files import lock
+from gmtree._text import preformatted, short
+from gmtree._version import __version__
+from gmtree.privacy.accounting.account_file import (
+    Entry,
+    State,
+    ledger_fingerprint,
+    read,
+    refuse,
+    refuse_unknown,
+    unit_of,
+    write,
+)
+from gmtree.privacy.accounting.account_text import (
+    describe,
+    how_to_spend_less,
+    short_down,
+    terms_of,
+    unit_name,
+)
+from gmtree.privacy.accounting.allocation import Allocation, gaussian_loss_in, loss_in
+from gmtree.privacy.accounting.budget import NEIGHBORS, one_of
+from gmtree.privacy.accounting.conversion import proper_delta, zcdp_epsilon
+from gmtree.privacy.accounting.gaussian import gaussian_epsilon, gaussian_rho
+from gmtree.privacy.accounting.ledger import Ledger
+from gmtree.privacy.accounting.ledger_text import records
+from gmtree.privacy.accounting.rational import positive, round_up
+from gmtree.privacy.files.packing import fingerprint
+from gmtree.privacy.noise.registry import MECHANISMS
+from gmtree.tree import Tree
+
+
+class Account:
+    """A privacy budget for several releases about the same people.
+
+    Pass it as ``release(..., account=account)``. The loss of a release is charged before its noise
+    is drawn, and a release that would exceed the budget is refused.
+
+    Parameters
+    ----------
+    epsilon, rho : int, Fraction, str or float
+        The budget, of pure or of zero-concentrated differential privacy. A new account needs one
+        of them. A float is taken at its exact value: ten times 0.1 exceeds 1, ten times ``"0.1"``
+        does not.
+    delta : number, optional
+        With `epsilon`: the account keeps (epsilon, delta)-differential privacy for all releases
+        together. Its losses are those of Gaussian noise that reveals at least as much, and its
+        budget is :func:`gaussian_rho`.
+    neighbors : {'add_remove', 'change_one'}
+        Neighbour relation that every release must use.
+    max_contributions : int
+        The privacy unit: the account protects all records of a person who has at most this number
+        of records. Every release must state the same number.
+    person : str, optional
+        Name of a column that identifies people. The privacy unit is then all records of a person,
+        however many there are. Every release must identify people by this column and leave out
+        records beyond its bounds (`person` in :func:`gmtree.release_frame`).
+    path : path, optional
+        File of the account. An existing account is continued; its budget must equal the one given
+        here, if any. Without a path the account exists in memory only: it ends with the process
+        that created it, and processes forked from that one cannot use it.
+    operator, purpose : str, optional
+        Recorded in each entry that is charged through this object. By default, the operator is the
+        name of the user, and the purpose is empty.
+
+    Attributes
+    ----------
+    measure : {'epsilon', 'rho'}
+    budget : Fraction
+    target : (epsilon, delta), or None
+    neighbors : str
+    max_contributions : int
+    person : str or None
+    path : Path or None
+    operator, purpose : str
+
+    Notes
+    -----
+    *Composition*. Losses in the account's measure are added, as exact fractions. A release with
+    Laplace noise also has a loss in rho, computed from its scales on its tree. It is at most
+    epsilon^2 / 2, and much less if many levels are measured. So an account in rho takes both kinds
+    of noise, and an account in epsilon takes Laplace noise only. An account for an (epsilon, delta)
+    adds the losses of Gaussian noise that reveals at least as much as the noise of each release:
+    slightly more than rho for Gaussian noise, 1.6 times as much for Laplace noise.
+
+    *Crashes*. The account is written durably and in one step before noise is drawn. Processes and
+    threads wait for each other. A charge is never refunded. The operating system locks a file
+    beside the account (``.NAME.lock``), so keep both files on a local disk.
+
+    *Audit trail*. The entries form a chain of hashes, and each release keeps the hash of its entry.
+    If :meth:`verify` is given a release without a matching entry, it reports that entries were
+    edited or removed, or that a backup was restored.
+
+    *Limits*. An account does not know of releases that are not charged to it or of copies of its
+    file, and it cannot check that all releases are about the same people. Invariants and other
+    disclosures without noise are outside its guarantee and cost nothing here. Each entry has their
+    number.
+
+    Examples
+    --------
+    >>> import gmtree as gm, os, tempfile
+    >>> from gmtree import privacy
+    >>> tree = gm.shapes.star(4)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     account = privacy.Account(epsilon=1, path=os.path.join(folder, "budget.json"))
+    ...     r = gm.release(tree, [3, 0, 2], epsilon="3/4", account=account)
+    ...     print(account.left)
+    ...     gm.release(tree, [3, 0, 2], epsilon="1/2", account=account)
+    Traceback (most recent call last):
+        ...
+    gmtree.InputError: Argument 'account' must have 1/2 left in epsilon; it has 1/4 of 1.
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: Any = None,
+        rho: Any = None,
+        delta: Any = None,
+        neighbors: str = "add_remove",
+        max_contributions: int = 1,
+        person: str | None = None,
+        path: str | os.PathLike[str] | None = None,
+        operator: str | None = None,
+        purpose: str = "",
+    ) -> None:
+        self.operator = _line("operator", _user() if operator is None else operator)
+        self.purpose = _line("purpose", purpose)
+        new = _new_state(epsilon, rho, delta, neighbors, max_contributions, person)
+        self.path = None if path is None else check.path("path", path).resolve()
+        self._thread_lock = threading.Lock()
+        self._process = os.getpid()
+        if self.path is None:
+            if new is None:
+                check.fail("epsilon", "or argument 'rho' must be given for an account in memory.")
+            self._seen = new
+        elif new is None:
+            self._seen = read(self.path)
+        else:
+            check.new_file("path", self.path)
+            with self._locked():
+                if not self.path.exists():
+                    write(self.path, new)
+                self._seen = read(self.path)
+                if self._seen.terms != new.terms:
+                    check.fail("path", f"must have the same terms; it has {terms_of(self._seen)}.")
+
+    # ------------------------------------------------------------------ contents
+
+    @property
+    def measure(self) -> str:
+        """The measure in which losses are added: 'epsilon' or 'rho'."""
+        return self._seen.measure
+
+    @property
+    def budget(self) -> Fraction:
+        """Total budget."""
+        return self._seen.budget
+
+    @property
+    def target(self) -> tuple[Fraction, Fraction] | None:
+        """The (epsilon, delta) for which a budget in rho was chosen, or None."""
+        return self._seen.target
+
+    @property
+    def neighbors(self) -> str:
+        """Neighbour relation that every release must use."""
+        return self._seen.neighbors
+
+    @property
+    def max_contributions(self) -> int:
+        """Largest number of records of a person whom the account protects, without `person`."""
+        return self._seen.max_contributions
+
+    @property
+    def person(self) -> str | None:
+        """Column that identifies people in every release, or None."""
+        return self._seen.person
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """All charges so far, also those of other programs, read from the file each time."""
+        return self._state().entries
+
+    @property
+    def spent(self) -> Fraction:
+        """The sum of all charges."""
+        return self._state().spent
+
+    @property
+    def left(self) -> Fraction:
+        """Budget that is left for further releases."""
+        state = self._state()
+        return state.budget - state.spent
+
+    def epsilon(self, delta: Any = None) -> float | Fraction:
+        """The epsilon of all releases so far together; an account in rho needs a delta for it."""
+        if delta is not None:
+            proper_delta(delta)
+        if self.measure == "epsilon":
+            return self.spent
+        if delta is None:
+            check.fail("delta", "must be given for an account in rho.")
+        spent = self.spent
+        general = zcdp_epsilon(spent, delta)
+        if self.target is None or spent == 0:
+            return general
+        return min(general, gaussian_epsilon(spent, delta))
+
+    def __repr__(self) -> str:
+        state = self._state()
+        where = "" if self.path is None else f", path={str(self.path)!r}"
+        spent, budget = short(state.spent, up=True), short_down(state.budget)
+        return f"Account({self.measure}={budget}, spent={spent}{where})"
+
+    def __str__(self) -> str:
+        return describe(self._state())
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy of an account in memory would be a second budget.
+        if self.path is None:
+            raise TypeError(
+                "An account without a file cannot be copied: it would double its budget."
+            )
+        return _open, (str(self.path), self.operator, self.purpose)
+
+    # ------------------------------------------------------------------ charges
+
+    def charge(self, tree: Tree, allocation: Allocation, what: str = "release") -> Entry:
+        """Charge the loss of an allocation, before its noise is drawn.
+
+        :func:`gmtree.release` and :func:`gmtree.release_tables` call this themselves. Call it only
+        for noise that you draw yourself, after :func:`gmtree.privacy.allocate`.
+
+        Raises
+        ------
+        ValueError
+            If too little budget is left, if the account has another measure or neighbour relation,
+            or if its file is damaged. Then nothing is charged.
+        """
+        draft = self._draft(tree, allocation, what)
+        with self._locked():
+            after = _with(self._state(), draft)
+            if self.path is not None:
+                write(self.path, after)
+            self._seen = after
+        return after.entries[-1]
+
+    def check(self, tree: Tree, allocation: Allocation) -> None:
+        """Raise the error that :meth:`charge` would raise now, if any, and charge nothing.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> from gmtree import privacy
+        >>> tree = gm.shapes.star(4)
+        >>> privacy.Account(epsilon=1).check(tree, privacy.allocate(tree, epsilon=2))
+        Traceback (most recent call last):
+            ...
+        gmtree.InputError: Argument 'account' must have 2 left in epsilon; it has 1 of 1.
+        """
+        _with(self._state(), self._draft(tree, allocation, ""))
+
+    def verify(self, *releases: Any) -> int:
+        """Check the chain of all entries, and that the account has an entry for each release.
+
+        Parameters
+        ----------
+        *releases : Release or TableRelease
+            Releases that were charged to this account.
+
+        Returns
+        -------
+        int
+            Number of entries.
+
+        Raises
+        ------
+        ValueError
+            If an entry was changed or removed, or if a release has no entry in the account, or one
+            that differs. Then the file was edited, replaced by another account, or restored from a
+            backup that is older than the release.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> from gmtree import privacy
+        >>> account = privacy.Account(epsilon=1)
+        >>> r = gm.release(gm.shapes.star(4), [3, 0, 2], epsilon="1/2", account=account)
+        >>> account.verify(r)
+        1
+        """
+        entries = self.entries
+        for release in releases:
+            refuse_unknown(entries, release.ledger, release.provenance)
+        return len(entries)
+
+    def _draft(self, tree: Tree, allocation: Allocation, what: str) -> Entry:
+        """Return an entry without number and time; refuse one that this account cannot take."""
+        check.instance("tree", tree, Tree)
+        check.instance("allocation", allocation, Allocation)
+        ledger = allocation.ledger
+        if ledger.neighbors != self.neighbors:
+            check.fail(
+                "account",
+                f"must be for neighbors={ledger.neighbors!r}; it is for {self.neighbors!r}.",
+            )
+        self._refuse_other_unit(ledger)
+        cost = self._cost(tree, allocation)
+        return Entry(
+            number=0,
+            time="",
+            what=_line("what", what),
+            tree=fingerprint(tree),
+            nodes=tree.n,
+            measure=ledger.measure,
+            total=ledger.total,
+            charged=round_up(cost),
+            mechanism=ledger.mechanism,
+            max_contributions=ledger.max_contributions,
+            max_per_leaf=ledger.max_per_leaf,
+            person=ledger.person,
+            invariants=len(ledger.invariants) + len(ledger.derived_invariants),
+            disclosures=len(ledger.disclosures),
+            version=__version__,
+            ledger=ledger_fingerprint(ledger),
+            operator=self.operator,
+            purpose=self.purpose,
+        )
+
+    def _refuse_other_unit(self, ledger: Ledger) -> None:
+        """Refuse a release whose loss is about another privacy unit."""
+        if unit_of(ledger) == self._seen.unit:
+            return
+        ours, theirs = unit_name(self._seen), unit_name(ledger)
+        advice = ""
+        if ledger.person is None and self.person is None:
+            k = self.max_contributions
+            advice = f" Release with max_contributions={k}: its loss is then that of {records(k)}."
+        check.fail(
+            "account", f"must protect the same privacy unit, {theirs}; it protects {ours}.{advice}"
+        )
+
+    def _cost(self, tree: Tree, allocation: Allocation) -> Fraction:
+        """The loss in the measure of this account; refuse a release that has none in it."""
+        if self.target is None:
+            cost = loss_in(tree, allocation, self.measure)
+            if cost is None:
+                ledger = allocation.ledger
+                check.fail(
+                    "account",
+                    f"must be in {ledger.measure} for {MECHANISMS[ledger.mechanism].title} noise, "
+                    f"which has no finite {self.measure}; it is in {self.measure}.",
+                )
+            return cost
+        cost, ledger = gaussian_loss_in(tree, allocation), allocation.ledger
+        if cost is not None and cost <= self.budget:
+            return cost
+        # A release that alone meets the target may use the whole budget.
+        if ledger.measure == "rho" and ledger.total <= self.budget:
+            epsilon, delta = self.target
+            if ledger.epsilon(delta) <= epsilon:
+                return self.budget
+        if cost is None:
+            check.fail("account", "must be in rho without a delta for noise below 1/30.")
+        return cost
+
+    def _state(self) -> State:
+        """Return the current state, which must continue the last one that was seen."""
+        # This comes before the file is read, because another thread's charge may extend both.
+        seen = self._seen
+        if self.path is None:
+            self._refuse_forked()
+            return seen
+        state = read(self.path)
+        if state.terms != seen.terms or state.entries[: len(seen.entries)] != seen.entries:
+            refuse("it has lost or changed entries that were there before")
+        self._seen = max(self._seen, state, key=lambda each: len(each.entries))
+        return state
+
+    def _refuse_forked(self) -> None:
+        """Refuse a copy of an account in memory: it would be a second budget."""
+        if os.getpid() != self._process:
+            check.fail(
+                "account",
+                "must be used in the process that created it, because an account in memory cannot "
+                "see what other processes charge. Give the account a file (path=...).",
+            )
+
+    def _locked(self) -> AbstractContextManager[Any]:
+        if self.path is not None:
+            return lock(self.path.with_name(f".{self.path.name}.lock"))
+        # A process that was forked during a charge would wait forever for this lock.
+        self._refuse_forked()
+        return self._thread_lock
+
+
+def _with(state: State, draft: Entry) -> State:
+    """Return the account with one more entry; raise ValueError if that exceeds its budget."""
+    named = replace(draft, number=len(state.entries) + 1, time=now(), release=uuid.uuid4().hex)
+    entry = named.chained(state.hash)
+    after = replace(state, entries=(*state.entries, entry))
+    if after.spent > state.budget:
+        left = short_down(state.budget - state.spent)
+        check.fail(
+            "account",
+            f"must have {short(entry.charged, up=True)} left in {state.measure}; it has "
+            f"{left} of {short_down(state.budget)}.{how_to_spend_less(entry, after)}",
+        )
+    return after
+
+
+def now() -> str:
+    """Return the time in UTC, to the second."""
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _open(path: str, operator: str, purpose: str) -> Account:
+    return Account(path=path, operator=operator, purpose=purpose)
+
+
+def _user() -> str:
+    """The name of the user of this process."""
+    try:
+        name = getpass.getuser()
+    except (ImportError, KeyError, OSError):
+        return "unknown"
+    return name if name.isprintable() else "unknown"
+
+
+def _line(argument: str, text: Any) -> str:
+    if not str(text).isprintable():
+        check.fail(argument, "must be printable text on one line.")
+    return str(text)
+
+
+def _new_state(
+    epsilon: Any, rho: Any, delta: Any, neighbors: Any, max_contributions: Any, person: Any
+) -> State | None:
+    """Return a new account, or None if no budget is given."""
+    one_of("neighbors", neighbors, NEIGHBORS)
+    most = check.count("max_contributions", max_contributions, least=1)
+    if person is not None and (not isinstance(person, str) or not person.isprintable()):
+        check.fail_type("person", f"must be the name of a column, not {person!r}.")
+    if person is not None and most != 1:
+        check.fail("max_contributions", "must not be given with 'person', whose records all count.")
+    unit = neighbors, most, person
+    if epsilon is not None and rho is not None:
+        check.fail("epsilon", "or argument 'rho' must be given, not both.")
+    if delta is not None and epsilon is None:
+        check.fail("delta", "must be given with 'epsilon'.")
+    if epsilon is None and rho is None:
+        return None
+    if rho is not None:
+        return State("rho", positive("rho", rho), None, *unit)
+    target = positive("epsilon", epsilon), None if delta is None else proper_delta(delta)
+    if target[1] is None:
+        return State("epsilon", target[0], None, *unit)
+    return State("rho", gaussian_rho(*target), (target[0], target[1]), *unit)

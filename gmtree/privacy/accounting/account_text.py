@@ -1,0 +1,79 @@
+"""Accounts as text."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from gmtree._text import is_short_float, short, table
+from gmtree.privacy.accounting.account_file import Entry, State
+from gmtree.privacy.accounting.ledger_text import records
+
+_TITLES = {"epsilon": "pure differential privacy", "rho": "zero-concentrated differential privacy"}
+
+
+def unit_name(terms: Any) -> str:
+    """The privacy unit of an account or a ledger, in words."""
+    if terms.person is not None:
+        return f"all records of a person (column {terms.person!r})"
+    return f"{records(terms.max_contributions)} of a person"
+
+
+def terms_of(state: State) -> str:
+    """The terms of an account, in words."""
+    text = f"a budget of {state.measure} = {short_down(state.budget)}"
+    if state.target is not None:
+        epsilon, delta = state.target
+        text += f", chosen for epsilon = {short(epsilon)} with delta = {float(delta):.6g}"
+    return f"{text}, for neighbors={state.neighbors!r}, protecting {unit_name(state)}"
+
+
+def describe(state: State) -> str:
+    """The text of an account."""
+    rows = [("", "time", "operator", "what", "tree", "nodes", "loss", "charged")]
+    rows += [
+        (
+            str(x.number),
+            x.time,
+            x.operator,
+            x.what if not x.purpose else f"{x.what} ({x.purpose})",
+            x.tree[:12],
+            f"{x.nodes:,}",
+            f"{x.measure} {short(x.total, up=True)}",
+            short(x.charged, up=True),
+        )
+        for x in state.entries
+    ]
+    left = state.budget - state.spent
+    lines = table(rows, right=[k in (0, 5, 6, 7) for k in range(8)]) if state.entries else []
+    return "\n".join(
+        [
+            f"Privacy account: {_TITLES[state.measure]}, {terms_of(state)}",
+            *lines,
+            f"  spent {short(state.spent, up=True)}, left {short_down(left)}",
+        ]
+    )
+
+
+def how_to_spend_less(entry: Entry, after: State) -> str:
+    """Advice for an entry that exceeds the budget, or nothing."""
+    if entry.measure == "epsilon" and after.measure == "rho":
+        return (
+            f" An epsilon of {short(entry.total, up=True)} without delta costs that much in rho; "
+            "with delta it costs less."
+        )
+    # The excess may only be the difference between a float and the decimal that was meant.
+    if after.spent - after.budget > after.budget / 2**40:
+        return ""
+    for x in (entry.charged, after.budget):
+        if is_short_float(x) and Fraction(short(x)) != x:
+            return (
+                f" A float is taken at its exact value, which is not quite {short(x)}: write "
+                f'"{short(x)}" as text for the exact decimal.'
+            )
+    return ""
+
+
+def short_down(x: Fraction) -> str:
+    """Write an amount, rounded down."""
+    return short(-x, up=True).removeprefix("-")

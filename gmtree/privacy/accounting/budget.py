@@ -1,0 +1,192 @@
+"""The budget of a release and its terms: the arguments that all private functions share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypedDict
+
+from gmtree import _validate as check
+from gmtree.privacy.accounting.conversion import proper_delta, zcdp_rho
+from gmtree.privacy.accounting.invariants import Level
+from gmtree.privacy.accounting.rational import positive, rational
+from gmtree.privacy.noise.mechanism import LARGEST_SCALE, Mechanism, loss_factor
+from gmtree.privacy.noise.registry import MECHANISMS, default_for
+
+MEASURES = ("epsilon", "rho")
+NEIGHBORS = ("add_remove", "change_one")
+
+
+class TermsOfNoise(TypedDict, total=False):
+    """The keywords of a budget besides the bounds on the records of a person."""
+
+    epsilon: Any
+    rho: Any
+    delta: Any
+    shares: Sequence[Any] | Mapping[Any, Any] | None
+    neighbors: str
+    invariants: Any
+    mechanism: str | None
+    max_count: int | None
+    disclosures: Sequence[str]
+
+
+class Terms(TermsOfNoise, total=False):
+    """The keywords of a budget; :func:`gmtree.release` describes them."""
+
+    max_contributions: int
+    max_per_leaf: int | None
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A budget and its terms, checked as far as that is possible without a tree.
+
+    :func:`gmtree.release` describes the arguments.
+    """
+
+    measure: str
+    amount: Fraction
+    mechanism: Mechanism
+    neighbors: str
+    max_contributions: int
+    shares: tuple[Fraction, ...] | Mapping[Any, Any] | None
+    invariants: tuple[Any, ...]
+    max_count: int | None
+    disclosures: tuple[str, ...]
+    max_per_leaf: int | None = None
+    person: str | None = None
+    target: tuple[Fraction, Fraction] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        epsilon: Any = None,
+        rho: Any = None,
+        delta: Any = None,
+        shares: Any = None,
+        neighbors: Any = "add_remove",
+        max_contributions: Any = 1,
+        max_per_leaf: Any = None,
+        invariants: Any = (),
+        mechanism: Any = None,
+        max_count: Any = None,
+        disclosures: Any = (),
+        person: Any = None,
+    ) -> Budget:
+        """The budget for the arguments of a public function.
+
+        `person` is the column that identifies people, if the caller leaves out the records that are
+        beyond a person's bounds.
+        """
+        if (epsilon is None) == (rho is None):
+            given = "neither" if epsilon is None else "both"
+            check.fail("epsilon", f"or argument 'rho' must be given, not {given}.")
+        measure, amount = ("epsilon", epsilon) if rho is None else ("rho", rho)
+        target = None
+        if delta is not None:
+            if rho is not None:
+                check.fail(
+                    "delta",
+                    "must be given with 'epsilon', as a target for which rho is chosen; the "
+                    "epsilon that a budget in rho implies is ledger.epsilon(delta).",
+                )
+            target = positive("epsilon", epsilon), proper_delta(delta)
+            measure, amount = "rho", zcdp_rho(*target)
+        budget = cls(
+            measure=measure,
+            amount=positive(measure, amount),
+            mechanism=_mechanism(measure, mechanism),
+            neighbors=one_of("neighbors", neighbors, NEIGHBORS),
+            max_contributions=check.count("max_contributions", max_contributions, least=1),
+            shares=shares if shares is None or isinstance(shares, Mapping) else _shares(shares),
+            invariants=sequence("invariants", invariants, "nodes or levels"),
+            max_count=None if max_count is None else check.count("max_count", max_count, least=1),
+            disclosures=sequence("disclosures", disclosures, "sentences"),
+            max_per_leaf=_per_leaf(max_per_leaf, max_contributions, neighbors),
+            person=None if person is None else str(person),
+            target=target,
+        )
+        for text in budget.disclosures:
+            if not isinstance(text, str) or not text.strip():
+                check.fail_type("disclosures", f"must hold sentences, not {text!r}.")
+        if budget.neighbors == "change_one" and max_count is not None:
+            check.fail(
+                "max_count",
+                "must be None with neighbors='change_one': where records move, a count that is "
+                "cut off would change the counts above it.",
+            )
+        return budget
+
+    @property
+    def times(self) -> int:
+        """How much more a person loses with several records than with one."""
+        return loss_factor(self.measure, self.max_contributions)
+
+    def scale(self, one: Fraction) -> Fraction:
+        """The smallest scale with few digits that costs at most `one` if a count changes by 1."""
+        scale = self.mechanism.scale(self.measure, one)
+        if scale > LARGEST_SCALE:
+            check.fail(
+                self.measure, "must be larger: a level would get noise of a scale above 2^56."
+            )
+        return scale
+
+
+def one_of(argument: str, value: Any, known: Iterable[str]) -> str:
+    """`value`, which must be one of the `known` words."""
+    if not isinstance(value, str) or value not in known:
+        names = " or ".join(repr(name) for name in known)
+        check.fail(argument, f"must be {names}, not {value!r}.")
+    return value
+
+
+def _mechanism(measure: str, mechanism: Any) -> Mechanism:
+    if mechanism is None:
+        return default_for(measure)
+    found = MECHANISMS[one_of("mechanism", mechanism, MECHANISMS)]
+    if measure not in found.measures:
+        check.fail(
+            "mechanism",
+            f"must be {default_for(measure).name!r} for a budget in {measure}: {found.title} noise "
+            f"has no finite {measure}, give a budget in {found.measures[0]}.",
+        )
+    return found
+
+
+def _per_leaf(max_per_leaf: Any, max_contributions: int, neighbors: str) -> int | None:
+    if max_per_leaf is None:
+        return None
+    most = check.count("max_per_leaf", max_per_leaf, least=1)
+    if most > max_contributions:
+        check.fail(
+            "max_per_leaf",
+            f"must be at most 'max_contributions' ({max_contributions}), not {most}.",
+        )
+    if neighbors == "change_one":
+        check.fail(
+            "max_per_leaf",
+            "must be None with neighbors='change_one': there all records of a person may move to "
+            "one leaf.",
+        )
+    return most
+
+
+def _shares(given: Any) -> tuple[Fraction, ...]:
+    shares = tuple(rational("shares", x) for x in sequence("shares", given, "numbers"))
+    for depth, share in enumerate(shares, start=1):
+        if share < 0:
+            check.fail("shares", f"must not be negative; level {depth} has {share}.")
+    return shares
+
+
+def sequence(argument: str, x: Any, what: str) -> tuple[Any, ...]:
+    """The items of `x`, which must be neither text nor a single item."""
+    try:
+        if isinstance(x, (str, bytes, Level)):
+            raise TypeError
+        return tuple(x)
+    except TypeError:
+        check.fail_type(argument, f"must be a sequence of {what}, not {x!r}.")

@@ -1,0 +1,174 @@
+"""Ledgers as text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+from itertools import groupby
+from typing import Any
+
+from gmtree._text import short, table
+from gmtree.privacy.noise.registry import MECHANISMS
+
+_TITLES = {
+    "epsilon": "pure differential privacy, epsilon",
+    "rho": "zero-concentrated differential privacy, rho",
+}
+_SUMS = {
+    "add_remove": "worst path from the root to a leaf",
+    "change_one": "worst two leaves, nodes above both aside",
+    "tables": "worst two cells of the same or of two leaves",
+    "person": "worst choice of a person's leaves, level by level",
+}
+_SHOWN = 10
+# A ledger in rho states its epsilon for each of these values of delta.
+_DELTAS = (1e-6, 1e-9, 1e-10)
+
+
+def describe(ledger: Any) -> str:
+    """The text of a ledger."""
+    noise = MECHANISMS[ledger.mechanism]
+    counted = ("nodes",) if ledger.axes is None else ("query", "counts")
+    rows: list[tuple[str, ...]] = [("level", *counted, "share", noise.parameter, "loss")]
+    rows += [
+        (
+            str(x.level) if x.name is None else f"{x.level} {x.name}",
+            *(() if x.query is None else (query_name(x.query),)),
+            f"{x.nodes:,}",
+            short(x.share),
+            short(x.scale),
+            short(x.loss, up=True),
+        )
+        for x in ledger.levels
+    ]
+    total = short(ledger.total, up=True)
+    kind = "tables" if ledger.axes and ledger.neighbors == "change_one" else ledger.neighbors
+    if ledger.measure == "rho" and ledger.max_per_leaf is not None:
+        kind = "person"
+    sums = [f"  total ({_SUMS[kind]}): {total}"]
+    budget = f"budget {short(ledger.budget, up=True)}"
+    if ledger.target is not None:
+        epsilon, delta = ledger.target
+        budget += f", chosen for epsilon = {short(epsilon)} with delta = {float(delta):.6g}"
+    if ledger.total_given_invariants is not None:
+        given = short(ledger.total_given_invariants, up=True)
+        sums.append(f"  total if no exact count changes (records moved, too): {given}")
+    sums += [*_implied(ledger), *_by_level(ledger)]
+    disclosures = [
+        *_first(f"{name}: published exactly" for name in ledger.invariants),
+        *_first(f"{name}: follows from exact counts" for name in ledger.derived_invariants),
+        *_first(ledger.disclosures),
+    ]
+    return "\n".join(
+        [
+            f"Privacy ledger: {_TITLES[ledger.measure]} = {total}",
+            *summary(ledger),
+            "",
+            f"{noise.title} noise; {budget}",
+            "",
+            *table(rows, right=[k >= len(counted) for k in range(len(rows[0]))]),
+            *sums,
+            "",
+            "Assumes:",
+            *(f"  - {text}" for text in ledger.assumptions),
+            "Disclosures, which the guarantee does not cover:",
+            *(f"  - {text}" for text in disclosures or ["nothing"]),
+        ]
+    )
+
+
+def summary(ledger: Any) -> list[str]:
+    """Three sentences for readers who do not know differential privacy."""
+    who = "one person's records"
+    if not ledger.enforced and ledger.max_contributions > 1:
+        who += f" (at most {ledger.max_contributions:,})"
+    guess = f"whether {who} are in the data"
+    if ledger.neighbors == "change_one":
+        guess = f"in which of two places {who} are"
+    spent = f"{ledger.measure} = {short(ledger.total, up=True)}"
+    if ledger.target is not None:
+        epsilon, delta = ledger.target
+        spent += f" (epsilon = {short(epsilon)} with delta = {float(delta):.6g})"
+    counted = "every record of every person"
+    if ledger.enforced:
+        counted = (
+            f"at most {records(ledger.max_contributions)} of each person; further ones are left out"
+        )
+    return [
+        f"Someone who knows all other records, and has to guess (50 %) {guess}, guesses right "
+        f"with a chance of at most {_percent(_best_guess(ledger))} after reading this release."
+        + (" This does not cover the exact counts." if ledger.invariants else ""),
+        f"The release spends {spent} of a budget of {short(ledger.budget, up=True)}; every further "
+        "release about the same people adds to that.",
+        f"The numbers count {counted}.",
+    ]
+
+
+def _best_guess(ledger: Any) -> float:
+    """The largest chance of a right guess between two neighbouring data sets, rounded up.
+
+    It is 1/2 plus half of the total variation distance. For a loss in epsilon, this distance is at
+    most (e^epsilon - 1) / (e^epsilon + 1). For a loss in rho, which bounds the Kullback-Leibler
+    divergence, it is at most sqrt(rho / 2) (Pinsker) and sqrt(1 - exp(-rho)) (Bretagnolle and
+    Huber).
+    """
+    loss = float(max(ledger.total, ledger.total_given_invariants or 0))
+    if ledger.measure == "epsilon":
+        distance = math.tanh(loss / 2)
+    else:
+        distance = min(math.sqrt(loss / 2), math.sqrt(-math.expm1(-loss)))
+    return (1 + distance) / 2
+
+
+def _percent(chance: float) -> str:
+    """A probability with two decimals of a percent, rounded up."""
+    return f"{math.ceil(chance * 10_000) / 100:g} %"
+
+
+def _implied(ledger: Any) -> list[str]:
+    """The epsilon of a ledger in rho, for the usual deltas."""
+    if ledger.measure == "epsilon":
+        return []
+    found = [f"{short(Fraction(ledger.epsilon(d)), up=True)} (delta {d:g})" for d in _DELTAS]
+    return [f"  epsilon: {', '.join(found)}"]
+
+
+def _by_level(ledger: Any) -> list[str]:
+    """The losses of the levels, if each has several queries."""
+    if ledger.axes is None or len(ledger._workload.queries) == 1:
+        return []
+    levels = groupby(ledger.levels, key=lambda line: (line.level, line.name))
+    rows = [("level", "share", "loss")]
+    for (level, name), lines in levels:
+        listed = list(lines)
+        share, loss = (sum(getattr(x, part) for x in listed) for part in ("share", "loss"))
+        rows.append((f"{level} {name or ''}".strip(), short(share), short(loss, up=True)))
+    return ["", *table(rows)]
+
+
+def records(count: int) -> str:
+    """A number of records, in words."""
+    return "1 record" if count == 1 else f"{count:,} records"
+
+
+def left_out(ledger: Any) -> str:
+    """The sentence that accompanies counts from which records were left out, otherwise ""."""
+    if not ledger.enforced:
+        return ""
+    return (
+        f"Counts include at most {records(ledger.max_contributions)} per person. Stated errors "
+        "and intervals do not include the records left out."
+    )
+
+
+def query_name(query: tuple[str, ...]) -> str:
+    """The name of a query in tables of text."""
+    return " x ".join(query) or "total"
+
+
+def _first(texts: Iterable[str]) -> list[str]:
+    """The first few texts, and the number of the remaining ones."""
+    found = list(texts)
+    more = len(found) - _SHOWN
+    return found if more <= 0 else [*found[:_SHOWN], f"and {more:,} more"]

@@ -1,0 +1,1 @@
+"""Releases and ledgers on disk."""

@@ -1,0 +1,386 @@
+"""Releases on disk: ``.npz`` and ``.parquet``, and ledgers beside other files.
+
+Both kinds of file hold the arrays ``parent`` and ``noisy``, and ``exact`` and ``labels`` if the
+release has them. A JSON text states the kind of file, the ledger, the options, and a SHA-256
+checksum of everything. A Parquet file has further columns for other programs, which are not read
+back. Nothing is pickled, so that reading a file never runs code from it. The ledger of a file is
+checked against its tree: a file that understates its loss is refused like a damaged one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+import numpy as np
+
+from gmtree import _validate as check
+from gmtree._files import checksum, file_digest, replacing, write_durably
+from gmtree._version import __version__
+from gmtree.privacy.accounting.allocation import LEAVES_FROM_RECORDS, check_account
+from gmtree.privacy.accounting.ledger import Ledger
+from gmtree.privacy.files.packing import fit_int64, pack_labels, portable, unpack_labels
+from gmtree.privacy.files.provenance import check_form, checked
+from gmtree.privacy.publishing.columns import columns, measured_only
+from gmtree.tree import Tree
+from gmtree.tree.core import _rebuild
+
+FORMAT = "gmtree release 1"
+TABLES_FORMAT = "gmtree table release 1"
+LEDGER_FORMAT = "gmtree release ledger 1"
+# Names of the arrays among the columns of a Parquet file.
+_COLUMNS = {"parent": "parent", "noisy": "noisy", "exact": "exact", "labels": "stored_label"}
+_NEEDS_PYARROW = "Parquet files need pyarrow: pip install 'gmtree[frames]'."
+
+# The errors that readers of archives, tables and JSON raise for damaged bytes. One wrong bit can
+# mark an archive as encrypted or unsupported, which is a RuntimeError, as is too deep a recursion.
+# One wrong bit in a length can ask for more memory than there is.
+_UNREADABLE = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+class _DamagedError(ValueError):
+    """A description of the damage to a file."""
+
+
+Arrays = dict[str, np.ndarray]
+Parts = tuple[Tree, Any, Ledger, np.ndarray | None, bool, bool, dict[str, Any] | None]
+
+
+def save(release: Any, path: str | os.PathLike[str]) -> None:
+    """Write a file that :func:`load`, or for tables :func:`load_tables`, can read."""
+    target = check.path("path", path)
+    kinds = (_write_npz,) if _is_tables(release) else (_write_npz, _write_parquet)
+    write = _for_suffix(target, *kinds)
+    arrays, header = _pack(release)
+    header["checksum"] = checksum(header, arrays)
+    with replacing(target) as stream:
+        write(stream, arrays, header, release)
+
+
+def _is_tables(release: Any) -> bool:
+    return release.ledger.axes is not None
+
+
+def save_ledger(release: Any, path: str | os.PathLike[str], table: Path | None = None) -> None:
+    """Write the ledger and the provenance of a release as JSON, for a file beside its table.
+
+    With `table`, the name and the SHA-256 of that file are also written.
+    """
+    target = check.path("path", path)
+    check.new_file("path", target)
+    data: dict[str, Any] = {
+        "format": LEDGER_FORMAT,
+        "ledger": release.ledger.to_dict(),
+        "provenance": release.provenance,
+        "table": None,
+    }
+    if table is not None:
+        data["table"] = {"file": table.name, "sha256": file_digest(table)}
+    data["checksum"] = checksum(data)
+    write_durably(target, json.dumps(data, indent=1).encode())
+
+
+def ledger_path(table: Path) -> Path:
+    """The path of the ledger that belongs to a CSV file, in the same folder."""
+    return table.with_name(f"{table.name}.ledger.json")
+
+
+def load_ledger(path: str | os.PathLike[str]) -> Ledger:
+    """Read the ledger from the JSON file beside the table of a release.
+
+    :meth:`gmtree.Release.save_ledger` writes it, and so does ``gmtree release`` beside a CSV file.
+    Raises ValueError for any other file.
+
+    Examples
+    --------
+    >>> import gmtree as gm, tempfile, os
+    >>> from gmtree import privacy
+    >>> r = gm.release(gm.shapes.star(3), [300, 400], epsilon=1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "table.csv.ledger.json")
+    ...     r.save_ledger(path)
+    ...     privacy.load_ledger(path) == r.ledger
+    True
+    """
+    return read_ledger(path)[0]
+
+
+def read_ledger(path: str | os.PathLike[str]) -> tuple[Ledger, dict[str, Any]]:
+    """Return the ledger that :func:`save_ledger` wrote, and the whole contents of the file."""
+    target = check.path("path", path)
+    with target.open("rb") as stream:
+        text = stream.read()
+    try:
+        data = _mapping(json.loads(text))
+        known = data.get("format") == LEDGER_FORMAT and data.get("checksum") == checksum(data)
+        if not known:
+            raise ValueError("it has another format, or is damaged")
+        if data["provenance"] is not None:
+            check_form(data["provenance"])
+        if not isinstance(data["table"], (dict, type(None))):
+            raise ValueError("its 'table' is not a mapping")
+        return Ledger.from_dict(data["ledger"]), data
+    except (*_UNREADABLE, RecursionError) as error:
+        raise ValueError(f"Argument 'path' must be the ledger of a release; {error}.") from None
+
+
+def load(path: str | os.PathLike[str]) -> Parts:
+    """Read the parts of a Release; raise ValueError for a file that :func:`save` did not write."""
+    target = check.path("path", path)
+    read = _for_suffix(target, _read_npz, _read_parquet)
+    with _written_by("Release.save"):
+        return _load(target, read, FORMAT, _noisy)
+
+
+def load_tables(path: str | os.PathLike[str]) -> Parts:
+    """Read the parts of a TableRelease; raise ValueError for any other file."""
+    target = check.path("path", path)
+    read = _for_suffix(target, _read_npz)
+    with _written_by("TableRelease.save"):
+        return _load(target, read, TABLES_FORMAT, _noisy_tables)
+
+
+def is_of_tables(path: str | os.PathLike[str]) -> bool:
+    """Whether the header of a file says that it is a release of tables."""
+    target = check.path("path", path)
+    if target.suffix.lower() != ".npz":
+        return False
+    with (
+        _written_by("Release.save or TableRelease.save"),
+        target.open("rb") as stream,
+        _opened_npz(stream) as file,
+    ):
+        return _npz_header(file).get("format") == TABLES_FORMAT
+
+
+@contextmanager
+def _written_by(writer: str) -> Iterator[None]:
+    """Turn errors about a damaged file into one that names the function that writes such files."""
+    try:
+        yield
+    except _DamagedError as error:
+        raise ValueError(f"Argument 'path' must be a file written by {writer}; {error}.") from None
+
+
+def _load(path: Path, read: Callable, form: str, noisy: Callable) -> Parts:
+    with path.open("rb") as stream:
+        arrays, header = read(stream)
+    if header.get("format") != form:
+        _refuse(f"its format is {header.get('format')!r}, not {form!r}")
+    if any(array.dtype == object for array in arrays.values()):
+        _refuse("it has missing entries: it is damaged")
+    if header.get("checksum") != checksum(header, arrays):
+        _refuse("its checksum is wrong: it is damaged")
+    try:
+        return _unpack(arrays, header, noisy)
+    except _UNREADABLE as error:
+        _refuse_unreadable("its parts do not fit together", error)
+
+
+def _for_suffix(path: Path, *kinds: Callable) -> Callable:
+    """Choose by the ending of a file: the first function for .npz, the second for .parquet."""
+    known = dict(zip((".npz", ".parquet"), kinds, strict=False))
+    suffix = path.suffix.lower()
+    if suffix not in known:
+        check.fail("path", f"must end in {' or '.join(known)}, not {path.name!r}.")
+    return known[suffix]
+
+
+def _refuse(why: str) -> NoReturn:
+    raise _DamagedError(why) from None
+
+
+def _refuse_unreadable(why: str, error: BaseException) -> NoReturn:
+    if isinstance(error, MemoryError):
+        _refuse("memory is too short to read it, or a length in it is damaged")
+    _refuse(f"{why} ({error})")
+
+
+# --------------------------------------------------------------------------- parts
+
+
+def _pack(release: Any) -> tuple[Arrays, dict[str, Any]]:
+    """Arrays and header; the table of query k is the array ``noisy_k``."""
+    tree, form = release.tree, TABLES_FORMAT if _is_tables(release) else FORMAT
+    arrays = {"parent": portable(tree.parent)}
+    if _is_tables(release):
+        tables = release.noisy.values()
+        arrays |= {f"noisy_{k}": portable(table) for k, table in enumerate(tables)}
+    else:
+        arrays["noisy"] = portable(release.noisy)
+    header: dict[str, Any] = {
+        "format": form,
+        "gmtree": __version__,
+        "ledger": release.ledger.to_dict(),
+        "nonnegative": release.nonnegative,
+        "integer": release.integer,
+        "provenance": release.provenance,
+        "level_names": None if tree.level_names is None else list(tree.level_names),
+    }
+    if release._exact is not None:
+        arrays["exact"] = release._exact
+    if tree.labels is not None:
+        arrays["labels"], header["labels"] = pack_labels(tree.labels)
+    return arrays, header
+
+
+def _unpack(arrays: Arrays, header: Mapping[str, Any], noisy: Callable) -> Parts:
+    names, labels = header["level_names"], None
+    listed = names is None or isinstance(names, list)
+    if not (listed and all(isinstance(x, str) for x in names or ())):
+        raise ValueError("the names of levels are not a list of text")
+    if "labels" in arrays:
+        labels = unpack_labels(arrays["labels"], header["labels"])
+    ledger = Ledger.from_dict(header["ledger"])
+    # The flag is kept so that new releases of this tree also state that it came from records.
+    from_records = LEAVES_FROM_RECORDS in ledger.disclosures
+    named = None if names is None else tuple(names)
+    tree = _rebuild(arrays["parent"], labels, named, from_records=from_records)
+    exact = arrays.get("exact")
+    if exact is not None:
+        _of_shape(exact, (tree.n,), np.bool_)
+    if labels is not None and labels.shape != (tree.n,):
+        raise ValueError("there are more or fewer labels than nodes")
+    if names is not None and len(names) > tree.height:
+        raise ValueError("there are more names of levels than levels")
+    counts = noisy(arrays, tree, ledger)
+    check_account(tree, ledger, exact)
+    options = header["nonnegative"], header["integer"]
+    if not all(isinstance(x, bool) for x in options):
+        raise ValueError("an option is neither true nor false")
+    return tree, counts, ledger, exact, *options, checked(header.get("provenance"), tree)
+
+
+def _noisy(arrays: Arrays, tree: Tree, ledger: Ledger) -> np.ndarray:
+    if ledger.axes is not None:
+        raise ValueError("the ledger is that of tables")
+    return _of_shape(arrays["noisy"], (tree.n,), np.int64)
+
+
+def _noisy_tables(arrays: Arrays, tree: Tree, ledger: Ledger) -> dict[Any, np.ndarray]:
+    workload = ledger._workload
+    if ledger.axes is None or any(f"noisy_{k}" not in arrays for k in range(len(workload.queries))):
+        raise ValueError("the ledger has other queries than the file")
+    return {
+        query or (): _of_shape(
+            arrays[f"noisy_{k}"], (tree.n, *workload.query_shape(query)), np.int64
+        )
+        for k, query in enumerate(workload.queries)
+    }
+
+
+def _of_shape(array: np.ndarray, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    if array.shape != shape or array.dtype != dtype:
+        raise ValueError("an array has another size or type than the tree needs")
+    return array
+
+
+# --------------------------------------------------------------------------- npz
+
+
+def _write_npz(stream: IO[bytes], arrays: Arrays, header: Mapping[str, Any], release: Any) -> None:
+    text = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    np.savez(stream, header=text, **arrays)  # type: ignore[arg-type]
+
+
+def _read_npz(stream: IO[bytes]) -> tuple[Arrays, dict[str, Any]]:
+    with _opened_npz(stream) as file:
+        header = _npz_header(file)
+        return {name: file[name] for name in file.files if name != "header"}, header
+
+
+@contextmanager
+def _opened_npz(stream: IO[bytes]) -> Iterator[Any]:
+    """Open the archive; refuse arrays larger than the file, because we never compress them."""
+    try:
+        with np.load(stream, allow_pickle=False) as file:
+            if sum(part.file_size for part in file.zip.infolist()) > stream.seek(0, os.SEEK_END):
+                raise ValueError("it unpacks to more than the file holds")
+            yield file
+    except _UNREADABLE as error:
+        _refuse_unreadable("it cannot be read", error)
+
+
+def _npz_header(file: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    return _mapping(json.loads(file["header"].tobytes()))
+
+
+def _mapping(header: Any) -> dict[str, Any]:
+    if not isinstance(header, dict):
+        _refuse("it has no header")
+    return header
+
+
+# --------------------------------------------------------------------------- parquet
+
+
+def _write_parquet(
+    stream: IO[bytes], arrays: Arrays, header: Mapping[str, Any], release: Any
+) -> None:
+    pa, parquet = need_pyarrow()
+    table = columns(release, None) | {_COLUMNS[name]: array for name, array in arrays.items()}
+    table["noisy"] = measured_only(release, arrays["noisy"])
+    fields = {name: pa.array(_for_arrow(column)) for name, column in table.items()}
+    metadata = {"gmtree": json.dumps(header)}
+    parquet.write_table(pa.table(fields).replace_schema_metadata(metadata), stream)
+
+
+def _for_arrow(column: np.ndarray) -> Any:
+    """Convert labels to text if they have several types, or a type that Parquet lacks."""
+    if column.dtype != object:
+        return column
+    listed = column.tolist()
+    types = {type(x) for x in listed if x is not None}
+    if types in ({str}, {float}, {bool}) or (types == {int} and fit_int64(listed)):
+        return listed
+    return [None if x is None else str(x) for x in listed]
+
+
+def _read_parquet(stream: IO[bytes]) -> tuple[Arrays, dict[str, Any]]:
+    pa, parquet = need_pyarrow()
+    try:
+        file = parquet.ParquetFile(stream)
+        # Even when compressed, the column of node numbers takes several bytes per row.
+        if file.metadata.num_rows > stream.seek(0, os.SEEK_END):
+            raise ValueError("it has more rows than bytes")
+        header = _mapping(json.loads((file.schema_arrow.metadata or {})[b"gmtree"]))
+        stored = {a: b for a, b in _COLUMNS.items() if b in file.schema_arrow.names}
+        table = file.read(columns=list(stored.values()))
+        whole = {b: table[b] for b in stored.values()}
+        # A node that was not measured has a missing entry in the file, and 0 in memory.
+        whole["noisy"] = whole["noisy"].fill_null(0)
+        arrays = {a: whole[b].to_numpy() for a, b in stored.items()}
+        if "labels" in arrays and header["labels"]["dtype"][1] == "U":
+            arrays["labels"] = portable(arrays["labels"].astype(str))
+    except (*_UNREADABLE, pa.ArrowException) as error:
+        _refuse_unreadable("it cannot be read", error)
+    return arrays, header
+
+
+def need_pyarrow() -> tuple[Any, Any]:
+    """Import pyarrow and pyarrow.parquet; an error explains how to install them."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise ImportError(_NEEDS_PYARROW) from None
+    return pyarrow, pyarrow.parquet

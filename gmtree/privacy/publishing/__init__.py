@@ -1,0 +1,1 @@
+"""From true counts to noisy counts, and from noisy counts to published values."""

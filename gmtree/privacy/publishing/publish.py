@@ -1,0 +1,311 @@
+"""The function that makes every release, and the base class of releases of counts and tables.
+
+Every public function that publishes builds a :class:`gmtree.privacy.accounting.budget.Budget` and
+calls :func:`publish`. It divides the budget, refuses bad options, charges the account, draws the
+noise, and returns the release.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import cached_property
+from os import PathLike
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypedDict, TypeVar
+
+import numpy as np
+
+from gmtree import _validate as check
+from gmtree._text import preformatted, short
+from gmtree.privacy.accounting.account import Account
+from gmtree.privacy.accounting.allocation import Allocation, divide, largest_sum
+from gmtree.privacy.accounting.budget import Budget, TermsOfNoise
+from gmtree.privacy.accounting.ledger import Ledger
+from gmtree.privacy.accounting.workload import PLAIN, Workload
+from gmtree.privacy.files.provenance import Drawing, with_options, with_tree
+from gmtree.privacy.publishing.measuring import forget_locals
+from gmtree.tree import Tree
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from gmtree.privacy.planning.plan import Plan
+
+# Noise exceeds this multiple of its scale with a probability below exp(-64).
+_REACH = 64
+
+Solver = TypeVar("Solver")
+Made = TypeVar("Made", bound="Published[Any]")
+
+
+class Options(TypedDict, total=False):
+    """The keywords of a release besides the terms of its budget."""
+
+    nonnegative: bool
+    integer: bool
+    account: Account | None
+    threads: int | None
+
+
+class ReleaseOptions(TermsOfNoise, Options, total=False):
+    """The keywords of :func:`gmtree.release` besides the bounds on the records of a person."""
+
+
+def publish(
+    kind: type[Made],
+    tree: Tree,
+    counts: Any,
+    budget: Budget,
+    workload: Workload = PLAIN,
+    *,
+    nonnegative: bool = False,
+    integer: bool = False,
+    account: Account | None = None,
+    threads: int | None = None,
+) -> Made:
+    """Divide the budget, charge it, draw the noise, and compute the values.
+
+    The caller must drop its own variables that hold true counts, also if this function raises.
+    """
+    outer = sys.exc_info()[1]
+    try:
+        allocation = divide(tree, budget, workload)
+        ledger, exact = allocation.ledger, allocation.exact
+        options = whole_options(tree, ledger, nonnegative, integer)
+        # This refuses scales that leave a value undetermined, before anything is charged.
+        solver = kind._solver(tree, ledger, exact, threads)
+        kind._refuse(solver, options[1])
+        draw = Drawing(kind._function, tree, allocation, account)
+        noisy = kind._measure(tree, counts, allocation, draw.charge)
+    except BaseException as error:
+        forget_locals(error, outer)
+        raise
+    finally:
+        # Drop the true counts, so that tracebacks that print local variables cannot leak them.
+        del counts
+    origin = draw.origin(nonnegative=options[0], integer=options[1])
+    made = kind(tree, noisy, ledger, exact, *options, threads, solver=solver, origin=origin)
+    # The values are computed now, so that an error occurs in the call that spends the budget.
+    made._compute()
+    return made
+
+
+class Published(ABC, Generic[Solver]):
+    """Base class of releases of counts and of tables.
+
+    Attributes
+    ----------
+    tree : Tree
+    ledger : Ledger
+        The privacy loss of the release, line by line.
+    nonnegative, integer : bool
+        The options with which `values` are computed.
+    """
+
+    _function: ClassVar[str]
+    # Cached results that do not depend on the options.
+    _shared: ClassVar[tuple[str, ...]] = ("_post", "estimate")
+
+    def __init__(
+        self,
+        tree: Tree,
+        noisy: Any,
+        ledger: Ledger,
+        exact: np.ndarray | None,
+        nonnegative: bool,
+        integer: bool,
+        threads: int | None = None,
+        *,
+        solver: Solver | None = None,
+        origin: dict[str, Any] | None = None,
+    ) -> None:
+        self.tree, self.noisy, self.ledger = tree, noisy, ledger
+        self.nonnegative, self.integer = nonnegative, integer
+        self._exact, self._threads, self._origin = exact, threads, origin
+        if solver is not None:
+            self._post = solver
+
+    # ------------------------------------------------------------------ defined by subclasses
+
+    @classmethod
+    @abstractmethod
+    def _solver(
+        cls, tree: Tree, ledger: Ledger, exact: np.ndarray | None, threads: int | None
+    ) -> Solver:
+        """Return the projection onto consistent values; refuse undetermined values."""
+
+    @classmethod
+    @abstractmethod
+    def _measure(
+        cls, tree: Tree, counts: Any, allocation: Allocation, charge: Callable[[], None]
+    ) -> Any:
+        """Return noisy counts; `charge` is called before the noise is drawn."""
+
+    @staticmethod
+    def _refuse(solver: Any, integer: bool) -> None:
+        """Refuse options that this kind of release cannot keep."""
+
+    @abstractmethod
+    def _compute(self) -> None:
+        """Compute everything that must not fail later."""
+
+    @abstractmethod
+    def _project(self, nonnegative: bool = False, integer: bool = False) -> np.ndarray:
+        """Project the noisy counts."""
+
+    @property
+    @abstractmethod
+    def plan(self) -> Plan:
+        """Errors of `estimate` by level, as :func:`gmtree.plan` states them in advance."""
+
+    # ------------------------------------------------------------------ values
+
+    @cached_property
+    def values(self) -> np.ndarray:
+        """Consistent values: each parent is the sum of its children; int64 if `integer`."""
+        if not (self.nonnegative or self.integer):
+            return self.estimate
+        x = self._project(nonnegative=self.nonnegative, integer=self.integer)
+        x.flags.writeable = False
+        return x
+
+    @cached_property
+    def estimate(self) -> np.ndarray:
+        """The best unbiased estimate of every count; standard errors and intervals refer to it.
+
+        These are the consistent values without `nonnegative` and `integer`: some may be
+        negative. The mean of ``values - estimate`` over many nodes shows the bias of `values`.
+        """
+        x = self._project()
+        x.flags.writeable = False
+        return x
+
+    def reprocess(self, *, nonnegative: bool = False, integer: bool = False) -> Self:
+        """Return a release with these noisy counts and other options for `values`.
+
+        This costs no privacy.
+
+        Whole numbers are refused for tables with invariants, as in :func:`gmtree.release_tables`.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> r = gm.release(gm.shapes.star(5), [3, 0, 2, 0], epsilon=1)
+        >>> bool((r.reprocess(nonnegative=True).values >= 0).all())
+        True
+        """
+        options = whole_options(self.tree, self.ledger, nonnegative, integer)
+        self._refuse(self._post, options[1])
+        other = type(self)(
+            self.tree, self.noisy, self.ledger, self._exact, *options, self._threads,
+            origin=with_options(self._origin, nonnegative=options[0], integer=options[1]),
+        )  # fmt: skip
+        other.__dict__.update({k: x for k, x in self.__dict__.items() if k in self._shared})
+        return other
+
+    def _bounded(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Raise negative ends of intervals to 0 if the values are not negative."""
+        if self.nonnegative:
+            np.maximum(low, 0, out=low)
+            np.maximum(high, 0, out=high)
+        return low, high
+
+    @cached_property
+    def _post(self) -> Solver:
+        return self._solver(self.tree, self.ledger, self._exact, self._threads)
+
+    # ------------------------------------------------------------------ text and files
+
+    @cached_property
+    def provenance(self) -> dict[str, Any] | None:
+        """Origin of the release, for readers of its file.
+
+        It has the function, the time, the versions of packages, the options, the fingerprint of the
+        tree, and the entry of the account that was charged, if any. Releases that an older version
+        saved have None.
+        """
+        return with_tree(self._origin, self.tree)
+
+    def _describe(self, *parts: str) -> str:
+        """The text of `repr`, with further parts after the tree."""
+        spent = f"{self.ledger.measure}={short(self.ledger.total, up=True)}"
+        options = [name for name in ("nonnegative", "integer") if getattr(self, name)]
+        return f"{type(self).__name__}({', '.join([repr(self.tree), *parts, spent, *options])})"
+
+    def _repr_html_(self) -> str:
+        return preformatted(f"{self!r}\n\n{self.plan}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Results that can be computed again are left out.
+        options = (self.nonnegative, self.integer, self._threads)
+        parts = (self.tree, self._picklable(), self.ledger, self._exact, *options)
+        return _again, (type(self), parts, self._origin)
+
+    def _picklable(self) -> Any:
+        return self.noisy
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the release to a file that :meth:`load` can read.
+
+        The file holds the noisy counts, the tree with its labels, the ledger, the options and
+        the provenance, all of which are public already. ``.npz`` needs no further package.
+        ``.parquet``, for counts only, needs pyarrow. Other programs can read this file: it has one
+        row per node, with values, estimates and their standard errors.
+        """
+        from gmtree.privacy.files import storage
+
+        storage.save(self, path)
+
+    def save_ledger(self, path: str | PathLike[str]) -> None:
+        """Write ledger and provenance as JSON, to accompany a table that you write yourself.
+
+        :func:`gmtree.privacy.load_ledger` reads it.
+        """
+        from gmtree.privacy.files import storage
+
+        storage.save_ledger(self, path)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """Read a release that :meth:`save` wrote.
+
+        Raises ValueError if the file is damaged or of another kind, or if its ledger understates
+        the loss of its noise on its tree. Code in a file is never run. The checksum detects
+        corruption, not tampering.
+
+        Examples
+        --------
+        >>> import gmtree as gm, tempfile, os
+        >>> r = gm.release(gm.shapes.star(3), [300, 400], epsilon=1)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     r.save(os.path.join(folder, "release.npz"))
+        ...     again = gm.Release.load(os.path.join(folder, "release.npz"))
+        >>> bool((again.values == r.values).all()), again.ledger == r.ledger
+        (True, True)
+        """
+        tree, noisy, ledger, exact, nonnegative, integer, origin = cls._read(path)
+        options = whole_options(tree, ledger, nonnegative, integer)
+        return cls(tree, noisy, ledger, exact, *options, origin=origin)
+
+    @staticmethod
+    @abstractmethod
+    def _read(path: str | PathLike[str]) -> Any:
+        """Return the parts of a file that :meth:`save` wrote."""
+
+
+def _again(kind: type[Made], parts: tuple[Any, ...], origin: dict[str, Any] | None) -> Made:
+    return kind(*parts, origin=origin)
+
+
+def whole_options(tree: Tree, ledger: Ledger, nonnegative: Any, integer: Any) -> tuple[bool, bool]:
+    """Return both options as truth values; refuse whole numbers if the noise is too large."""
+    for name, value in (("nonnegative", nonnegative), ("integer", integer)):
+        if not isinstance(value, (bool, np.bool_)):
+            check.fail_type(name, f"must be True or False, not {value!r}.")
+    largest = max(scale for scale in ledger.scales if scale is not None)
+    counts = tree.n * ledger._workload.table_cells
+    if integer and _REACH * largest * counts > largest_sum(tree):
+        # This depends on the scale only, so that rounding never fails because of the drawn noise.
+        check.fail("integer", f"must be False with noise as large as {float(largest):.3g}.")
+    return bool(nonnegative), bool(integer)

@@ -1,0 +1,333 @@
+"""Tables at the leaves of a tree, published with differential privacy.
+
+The steps are those of :mod:`gmtree.privacy.publishing.release`, but each node has a table, of which
+several *queries* (marginals) are measured. Noise is added to all of them, and the best estimate of
+all cells of all nodes is computed by :class:`gmtree.TableConsistency`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from os import PathLike
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from gmtree import _validate as check
+from gmtree.consistency.tables import TableConsistency
+from gmtree.consistency.tables.exact import exact_marginal
+from gmtree.privacy.accounting.account import Account
+from gmtree.privacy.accounting.allocation import Allocation
+from gmtree.privacy.accounting.budget import Budget
+from gmtree.privacy.accounting.ledger import Ledger
+from gmtree.privacy.accounting.workload import TableQuery, lengths_of, workload_of
+from gmtree.privacy.noise.registry import MECHANISMS
+from gmtree.privacy.planning.plan import Plan
+from gmtree.privacy.publishing.columns import INTERVAL
+from gmtree.privacy.publishing.cumulants import query_variances
+from gmtree.privacy.publishing.intervals import proper_confidence, widest
+from gmtree.privacy.publishing.measuring import measure_tables
+from gmtree.privacy.publishing.publish import Published, publish
+from gmtree.tree import Tree
+
+
+def release_tables(
+    tree: Tree,
+    counts: Any,
+    *,
+    axes: Mapping[str, Any],
+    queries: Sequence[TableQuery],
+    epsilon: Any = None,
+    rho: Any = None,
+    delta: Any = None,
+    shares: Mapping[TableQuery, Any] | None = None,
+    neighbors: str = "add_remove",
+    max_contributions: int = 1,
+    max_per_leaf: int | None = None,
+    invariants: Any = (),
+    mechanism: str | None = None,
+    nonnegative: bool = False,
+    integer: bool = False,
+    max_count: int | None = None,
+    disclosures: Sequence[str] = (),
+    account: Account | None = None,
+    threads: int | None = None,
+) -> TableRelease:
+    """Publish tables of counts on a tree with differential privacy.
+
+    Every query is measured at every node with exact discrete noise. The released tables are the
+    consistent tables with the least error. The error of each query is never larger than the error
+    of its own measurement, and is much smaller if further queries measure the same records.
+
+    Parameters
+    ----------
+    tree : Tree
+        Public: chosen without looking at the data, as are `axes` and all options.
+    counts : array of int, of shape (n_leaves, *lengths of the axes)
+        True table of each leaf, in the order of ``tree.leaves``. A record is in one cell of one
+        leaf. Negative entries count as 0, or are refused with ``neighbors="change_one"``.
+    axes : mapping from name to labels or length
+        The axes of the table, such as ``{"sex": ["f", "m"], "age": 4}``. Labels are public; they
+        name the columns of :meth:`TableRelease.to_frame`.
+    queries : sequence of tuples
+        The marginals to measure: ``()`` is the total of a node, ``("sex",)`` its table by sex.
+    epsilon, rho, delta, neighbors, max_contributions, max_per_leaf, mechanism, disclosures
+        As in :func:`gmtree.release`. With ``neighbors="change_one"`` a record may move to another
+        leaf, to another cell of its leaf, or both.
+    shares : mapping from query to numbers, optional
+        Relative shares of the budget: for each query one number for all levels, or one per level,
+        the root's first. Share 0 means not measured. Default: all equal. See
+        :func:`optimal_shares`.
+    invariants : sequence, optional
+        Nodes or levels whose *totals* are published exactly, as in :func:`gmtree.release`. If
+        ``()`` is not among the queries, other totals are not measured.
+    nonnegative, integer : bool
+        Whether to keep cells at least 0, and whether to round them to whole numbers with exact sums
+        up the tree. Rounding each cell would change the totals of `invariants`. So `integer` is
+        refused together with `invariants`, before anything is charged or drawn, unless a table has
+        only one cell.
+    max_count : int, optional
+        Public bound at which the cells of leaves are cut off. By default, and at most, 2^50
+        divided by the height, the number of leaves and the number of cells.
+    account : gmtree.privacy.Account, optional
+        Account that is charged before anything is drawn. It refuses a release that exceeds its
+        budget.
+    threads : int, optional
+        As in :class:`TableConsistency`.
+
+    Returns
+    -------
+    TableRelease
+
+    Examples
+    --------
+    >>> import gmtree as gm
+    >>> tree = gm.Tree.from_levels(["NY", "NY", "VT"], ["Albany", "Orange", "Orange"])
+    >>> counts = [[150, 154], [180, 192], [15, 14]]
+    >>> r = gm.release_tables(tree, counts, axes={"sex": 2}, queries=[(), ("sex",)], rho=1)
+    >>> r
+    TableRelease(Tree(n=6, internal=3, leaves=3, height=3), {sex: 2}, rho=1)
+    >>> r.values.shape, r.std_error(()).round(2)
+    ((6, 2), array([1.04, 0.96, 0.88, 1.11, 1.11, 0.88]))
+    >>> bool(abs(r.marginal(())[0] - r.values[3:].sum()) < 1e-9)
+    True
+
+    A release from a frame with one row per record, with public lists of leaves and axis values:
+
+    >>> import pandas as pd
+    >>> people = pd.DataFrame({"town": ["b", "a", "b"], "sex": ["f", "f", "m"]})
+    >>> towns = pd.Index(["a", "b", "c"], name="town")
+    >>> found = people.groupby(["town", "sex"]).size().unstack(fill_value=0)
+    >>> counts = found.reindex(index=towns, columns=["f", "m"], fill_value=0)
+    >>> counts.to_numpy().tolist()  # leaves come in the order of the list that a tree is made of
+    [[1, 0], [1, 1], [0, 0]]
+    >>> tree = gm.Tree.from_levels(towns)
+    >>> gm.release_tables(tree, counts.to_numpy(), axes={"sex": 2}, queries=[("sex",)], rho=1)
+    TableRelease(Tree(n=4, internal=1, leaves=3, height=2), {sex: 2}, rho=1)
+    """
+    try:
+        budget = Budget.of(
+            epsilon=epsilon,
+            rho=rho,
+            delta=delta,
+            shares=shares,
+            neighbors=neighbors,
+            max_contributions=max_contributions,
+            max_per_leaf=max_per_leaf,
+            invariants=invariants,
+            mechanism=mechanism,
+            max_count=max_count,
+            disclosures=disclosures,
+        )
+        return publish(
+            TableRelease,
+            tree,
+            counts,
+            budget,
+            workload_of(budget, axes, queries),
+            nonnegative=nonnegative,
+            integer=integer,
+            account=account,
+            threads=threads,
+        )
+    finally:
+        # Drop the true counts, so that tracebacks that print local variables cannot leak them.
+        del counts
+
+
+class TableRelease(Published[TableConsistency]):
+    """A release of tables: noisy marginals, consistent tables, their errors, and the ledger.
+
+    Made by :func:`release_tables` and :meth:`load`. All arrays have one row per node, in the tree's
+    numbering, and are read-only.
+
+    Attributes
+    ----------
+    tree : Tree
+    axes : dict from name to length
+    queries : tuple
+    noisy : mapping from query to array of int64
+        The measured marginals with noise: shape ``(n, *lengths of its axes)``. Entries are 0 at
+        levels that were not measured, and exact totals at invariants.
+    ledger : Ledger
+        The privacy loss of the release, with a line per level and query.
+    nonnegative, integer : bool
+        The options with which `values` are computed.
+    """
+
+    noisy: Mapping[TableQuery, np.ndarray]
+    _function = "release_tables"
+
+    def __init__(
+        self, tree: Tree, noisy: Mapping[TableQuery, np.ndarray], *parts: Any, **options: Any
+    ) -> None:
+        for table in noisy.values():
+            table.flags.writeable = False
+        super().__init__(tree, MappingProxyType(dict(noisy)), *parts, **options)
+        self.axes, self.queries = lengths_of(self.ledger.axes), tuple(noisy)
+
+    def __repr__(self) -> str:
+        axes = ", ".join(f"{name}: {length}" for name, length in self.axes.items())
+        return self._describe(f"{{{axes}}}")
+
+    def _picklable(self) -> Any:
+        return dict(self.noisy)
+
+    @classmethod
+    def _solver(
+        cls, tree: Tree, ledger: Ledger, exact: np.ndarray | None, threads: int | None
+    ) -> TableConsistency:
+        variances = query_variances(tree, ledger, exact)
+        return TableConsistency(tree, dict(ledger.axes or ()), variances, threads)
+
+    @classmethod
+    def _measure(
+        cls, tree: Tree, counts: Any, allocation: Allocation, charge: Callable[[], None]
+    ) -> dict[TableQuery, np.ndarray]:
+        try:
+            return measure_tables(tree, counts, allocation, charge)
+        finally:
+            del counts
+
+    @staticmethod
+    def _refuse(solver: TableConsistency, integer: bool) -> None:
+        """Refuse whole numbers together with exact totals, which rounding cells would change."""
+        if integer and exact_marginal(solver._problem) is not None:
+            check.fail(
+                "integer",
+                "must be False with invariants: cells are rounded one by one, and their sums would "
+                "differ from the totals that are published exactly. Leave out `integer` and round "
+                "the tables yourself, or leave out the invariants.",
+            )
+
+    def _compute(self) -> None:
+        # Non-negative tables are found by iteration; if that fails, the noisy counts must not be
+        # lost.
+        self.estimate  # noqa: B018
+
+    def _project(self, nonnegative: bool = False, integer: bool = False) -> np.ndarray:
+        return self._post.project(self.noisy, nonnegative=nonnegative, integer=integer)
+
+    # ------------------------------------------------------------------ values
+
+    def marginal(self, query: TableQuery) -> np.ndarray:
+        """The `values` of any query, measured or not: shape ``(n, *lengths of its axes)``."""
+        return self._post.marginal(self.values, query)
+
+    # ------------------------------------------------------------------ errors
+
+    def std_error(self, query: TableQuery) -> np.ndarray:
+        """Standard error of each cell of a query of `estimate`, at every node, exactly.
+
+        It is equal for all cells of a query at a node, and infinite if only sums of cells are
+        known.
+        """
+        return np.sqrt(self._post.node_variance(query))
+
+    def interval(
+        self, query: TableQuery, confidence: float = 0.95
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper ends of confidence intervals of all cells of a query.
+
+        Each interval covers the true count with a probability of at least `confidence`, over the
+        noise. Intervals belong to `estimate`; for a non-negative release, negative ends are raised
+        to 0. They are exact for Gaussian noise, apart from its steps of whole numbers. For Laplace
+        noise they are as wide as any sum of such noises with this variance can require.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> r = gm.release_tables(
+        ...     gm.shapes.star(3), [[30, 20], [10, 40]], axes={"sex": 2}, queries=[("sex",)], rho=1
+        ... )
+        >>> low, high = r.interval(("sex",))
+        >>> low.shape, bool((high - low > 3.9 * r.std_error(("sex",))[:, None]).all())
+        ((3, 2), True)
+        """
+        confidence = proper_confidence(confidence)
+        variance = self._post.node_variance(query)
+        width = widest(confidence, variance, *self._noise_limits)
+        centre = self._post.marginal(self.estimate, query)
+        width = width.reshape(-1, *(1,) * (centre.ndim - 1))
+        return self._bounded(centre - width, centre + width)
+
+    @cached_property
+    def _noise_limits(self) -> tuple[float, float]:
+        """The largest excess kurtosis of any noise, and the smallest variance."""
+        scales = {scale for scale in self.ledger.scales if scale is not None}
+        moments = [MECHANISMS[self.ledger.mechanism].moments(scale) for scale in scales]
+        return max(k / s**2 for s, k in moments), min(s for s, _ in moments)
+
+    @property
+    def plan(self) -> Plan:
+        """Errors of `estimate` by level and query, as :func:`plan` predicts them."""
+        return Plan._of_tables(self.tree, self.ledger, self._post)
+
+    # ------------------------------------------------------------------ frames and files
+
+    def to_frame(
+        self, query: TableQuery = (), confidence: float = 0.95, *, backend: str | None = None
+    ) -> Any:
+        """Return a frame with one row per node, and value and interval of each cell of a query.
+
+        Without axes, the query is the total of each node.
+
+        Columns are named by the labels of the cell: ``value_f_old``, ``estimate_f_old``,
+        ``estimate_low_f_old`` and ``estimate_high_f_old``. Axes without labels use numbers from 0,
+        and the columns of the total have no suffix. Intervals and ``estimate_std_error``, which is
+        equal for all cells, belong to `estimate`, which differs from `value` with `nonnegative` or
+        `integer`.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> r = gm.release_tables(
+        ...     gm.shapes.star(3), [[30, 20], [10, 40]], axes={"sex": 2}, queries=[("sex",)], rho=1
+        ... )
+        >>> r.to_frame().columns.tolist()  # doctest: +NORMALIZE_WHITESPACE
+        ['node', 'parent', 'depth', 'value', 'estimate', 'estimate_low', 'estimate_high',
+         'estimate_std_error']
+        """
+        if backend is not None:
+            check.one_of("backend", backend, ("pandas", "polars", "pyarrow"))
+        low, high = self.interval(query, confidence)
+        tables = {
+            "value": self.marginal(query),
+            "estimate": self._post.marginal(self.estimate, query),
+            **dict(zip(INTERVAL, (low, high), strict=True)),
+        }
+        columns: dict[str, np.ndarray] = {}
+        cells = self._post._axes.cells(query)
+        for cell, label in zip(np.ndindex(*low.shape[1:]), cells, strict=True):
+            for name, table in tables.items():
+                columns[f"{name}_{label}" if cell else name] = table[(slice(None), *cell)]
+        columns["estimate_std_error"] = self.std_error(query)
+        return self.tree.to_frame(backend=backend, **columns)
+
+    @staticmethod
+    def _read(path: str | PathLike[str]) -> Any:
+        from gmtree.privacy.files import storage
+
+        return storage.load_tables(path)

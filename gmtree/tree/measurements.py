@@ -1,0 +1,170 @@
+"""Align measurements in DataFrames with the nodes of a tree by their labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gmtree import _validate as check
+from gmtree.labels.codes import Codes
+from gmtree.labels.columns import column_names, encode, numbers, take_column
+from gmtree.labels.levels import refuse_empty
+from gmtree.labels.libraries import library
+from gmtree.tree.locate import (
+    STRUCTURE,
+    index_columns,
+    label_names,
+    level_names,
+    locate,
+    named_node,
+    rows_of_nodes,
+)
+
+
+class Measurements(NamedTuple):
+    """Measured values by node, NaN if not measured, and their variances, inf if not measured."""
+
+    values: np.ndarray
+    variance: np.ndarray
+
+
+def values(tree: Any, measurements: Any, value: str | None, variance: Any) -> Measurements:
+    """Read measurements from one DataFrame, or from a dict with one DataFrame per level."""
+    made = Measurements(np.full(tree.n, np.nan), np.full(tree.n, np.inf))
+    if not isinstance(measurements, Mapping):
+        if isinstance(variance, Mapping):
+            by_level = variance_by_level(tree, variance)
+            _put(tree, made, "measurements", measurements, None, value, by_level)
+        else:
+            how = _read_variance("variance", variance)
+            _put(tree, made, "measurements", measurements, None, value, how)
+        return made
+    for level, frame in measurements.items():
+        if isinstance(variance, Mapping):
+            how = _read_variance(f"variance[{level!r}]", variance.get(level))
+        else:
+            how = _read_variance("variance", variance)
+        _put(tree, made, f"measurements[{level!r}]", frame, level, value, how)
+    if isinstance(variance, Mapping) and (more := set(variance) - set(measurements)):
+        check.fail("variance", f"must be of levels with measurements, not {more.pop()!r}.")
+    return made
+
+
+def variance_by_level(tree: Any, variance: Mapping[str, Any]) -> np.ndarray:
+    """Variances given by the names of levels, as one number per node; 1 on other levels."""
+    levels = _level_depths(tree)
+    out = np.ones(tree.n)
+    for level, x in variance.items():
+        if level not in levels:
+            listed = ", ".join(map(repr, levels))
+            check.fail("variance", f"must be by levels of the tree ({listed}), not {level!r}.")
+        number = _one_number(f"variance[{level!r}]", x)
+        if not number >= 0:
+            check.fail(f"variance[{level!r}]", f"must not be negative or NaN; it is {number}.")
+        out[tree.depth == levels[level]] = number
+    return out
+
+
+def _read_variance(argument: str, x: Any) -> Any:
+    """Return None and the name of a column unchanged, and read anything else as a number."""
+    return x if x is None or isinstance(x, str) else _one_number(argument, x)
+
+
+def _one_number(argument: str, x: Any) -> float:
+    a = check.reals(argument, x)
+    if a.ndim:
+        check.fail(argument, f"must be one number, not have shape {a.shape}.")
+    return float(a)
+
+
+def _level_depths(tree: Any) -> dict[Any, int]:
+    names = level_names(tree)
+    return {name: depth for depth, name in enumerate(names, start=1) if name is not None}
+
+
+def _put(
+    tree: Any,
+    made: Measurements,
+    argument: str,
+    frame: Any,
+    level: Any,
+    value: str | None,
+    variance: Any,
+) -> None:
+    """Enter the measurements of one DataFrame; all belong to `level` if that is given."""
+    depths = _level_depths(tree)
+    if level is not None and level not in depths:
+        listed = ", ".join(map(repr, depths))
+        check.fail("measurements", f"must be by levels of the tree ({listed}), not {level!r}.")
+    coded: list[Codes] = []
+    if level is not None and library(frame) is None and np.ndim(frame) == 0:
+        if depths[level] != 1:
+            check.fail(argument, "must be a frame; only the root has a single value.")
+        node, x, s = np.array([tree.root]), np.array([_one_number(argument, frame)]), variance
+    else:
+        columns, x, s = _read(tree, argument, frame, level, value, variance)
+        if columns:
+            refuse_empty([c for _, c in columns], [name for name, _ in columns])
+            node = locate(tree, argument, columns)
+            coded = [c for _, c in columns]
+        else:
+            node = np.full(x.size, tree.root)
+    if level is not None:
+        wrong = np.flatnonzero(tree.depth[node] != depths[level])
+        if wrong.size:
+            where = f"row {wrong[0]} has {named_node(tree, int(node[wrong[0]]))}"
+            check.fail(argument, f"must have nodes of level {level!r} only; {where}.")
+    if coded:
+        rows_of_nodes(tree, argument, node, coded)
+    elif node.size != 1:
+        check.fail(argument, f"must have one row, for the root, not {node.size}.")
+    s = s[node] if isinstance(s, np.ndarray) and s.size == tree.n and s is variance else s
+    measured = ~np.isnan(x)
+    s = np.broadcast_to(1.0 if s is None else s, x.shape)
+    bad = measured & ~((s >= 0) & (s <= np.inf))
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        check.fail("variance", f"must not be negative or missing; row {row} has {s[row]}.")
+    twice = np.flatnonzero(measured & ~np.isnan(made.values[node]))
+    if twice.size:
+        where = named_node(tree, int(node[twice[0]]))
+        check.fail(argument, f"must not repeat what another frame has; {where} is in both.")
+    made.values[node[measured]] = x[measured]
+    made.variance[node[measured]] = s[measured]
+
+
+def _read(
+    tree: Any, argument: str, frame: Any, level: Any, value: str | None, variance: Any
+) -> tuple[list[tuple[str, Codes]], np.ndarray, Any]:
+    """Columns of labels, values and variances of a DataFrame or a Series."""
+    names = label_names(tree)
+    if library(frame) == "pandas" and hasattr(frame, "iloc") and not hasattr(frame, "columns"):
+        if isinstance(variance, str):
+            check.fail("variance", "must be a number for a Series, which has no columns.")
+        columns = index_columns(tree, argument, frame.index)
+        return columns, numbers(argument, frame), variance
+    if library(frame) is None and not isinstance(frame, Mapping):
+        check.fail_type(argument, f"must be a frame or a Series, not {type(frame).__name__}.")
+    present = [name for name in column_names(frame) if name in names]
+    if library(frame) == "pandas":
+        present += [n for n in frame.index.names if n in names and n not in present]
+    if level is not None and level in names and level not in present:
+        check.fail(argument, f"must have the column {level!r} of its level.")
+    if not present and (level is None or level in names):
+        listed = ", ".join(map(repr, names)) or "none: this tree has no labels"
+        check.fail(argument, f"must have the columns of labels ({listed}).")
+    others = [n for n in column_names(frame) if n not in present and n not in STRUCTURE]
+    if isinstance(variance, str):
+        others = [n for n in others if n != variance]
+    if value is None:
+        if len(others) != 1:
+            listed = ", ".join(map(repr, others))
+            check.fail("value", f"must name the column of values, one of {listed}.")
+        value = others[0]
+    x = numbers(value, take_column("value", frame, value))
+    if isinstance(variance, str):
+        variance = numbers(variance, take_column("variance", frame, variance))
+    columns = [(name, encode(name, take_column(argument, frame, name))) for name in present]
+    return columns, x, variance

@@ -1,0 +1,198 @@
+"""Bounds on both sides of any nodes: against dense solvers, for all variances and inputs."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reference import between as slow
+from trees import named_shapes
+
+import gmtree as gm
+
+SEEDS = st.integers(0, 2**32 - 1)
+KINDS = ("positive", "exact", "unmeasured", "any")
+PROBLEMS = int(os.environ.get("GMTREE_BOUNDED_PROBLEMS", "400"))
+
+
+def refuse_problem(problem: slow.Problem) -> int:
+    """The node that the error for infeasible bounds names."""
+    with pytest.raises(gm.InputError) as error:
+        problem.solve()
+    assert "must leave room" in str(error.value)
+    return error.value.node
+
+
+def check_optimum(problem: slow.Problem) -> np.ndarray:
+    """Consistent, within the bounds, and nothing gains by a trade."""
+    x, info = problem.solve(return_info=True)
+    tree, scale = problem.tree, max(1.0, float(np.abs(problem.v[problem.measured]).max()))
+    assert np.all(x >= problem.lower)
+    assert np.all(x <= problem.upper)
+    np.testing.assert_array_equal(x[problem.s == 0], problem.v[problem.s == 0])
+    gap = np.abs(gm.ConstraintMatrix(tree).T @ x).max(initial=0) if tree.n > 1 else 0
+    assert gap <= 1e-12 * scale
+    assert info.violation <= 1e-10 * scale
+    assert slow.optimality_gap(problem, x) <= 1e-9 * scale
+    return x
+
+
+@given(SEEDS, st.sampled_from(KINDS))
+def test_conditions_of_optimality(seed, kind):
+    check_optimum(slow.random_problem(np.random.default_rng(seed), kind))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_interior_point_solver(kind):
+    pytest.importorskip("clarabel")
+    rng = np.random.default_rng(29)
+    for _ in range(PROBLEMS // 4):
+        problem = slow.random_problem(rng, kind)
+        x, expected = problem.solve(), slow.by_clarabel(problem)
+        best = problem.objective(expected)
+        # It stops a little outside the bounds or above the optimum.
+        assert problem.objective(x) <= best + 1e-9 * max(1.0, best)
+        assert abs(problem.objective(x) - best) <= 1e-7 * max(1.0, best)
+        assert np.abs(x - expected)[problem.measured].max() <= 1e-4
+
+
+@given(SEEDS, st.sampled_from(KINDS))
+def test_infeasible_bounds_name_the_node(seed, kind):
+    rng = np.random.default_rng(seed)
+    problem = slow.random_problem(rng, kind)
+    i = int(rng.integers(problem.tree.n))
+    problem.lower[i] = problem.upper[i] = rng.normal(0, 20)
+    expected = slow.infeasible_node(problem)
+    assert (expected is None) == slow.is_feasible(problem)
+    if expected is None:
+        check_optimum(problem)
+    else:
+        assert refuse_problem(problem) == expected
+
+
+def test_named_shapes():
+    rng = np.random.default_rng(3)
+    for tree in named_shapes(60).values():
+        inside = tree.aggregate(rng.poisson(3, tree.n_leaves).astype(float))
+        v = inside + rng.normal(0, 3, tree.n)
+        room = rng.integers(0, 5, tree.n)
+        check_optimum(slow.Problem(tree, v, np.ones(tree.n), inside - room, inside + room))
+
+
+def test_lower_bounds_of_leaves_by_both_methods():
+    """The growing set and the polylines, which an upper bound that is never reached asks for."""
+    rng = np.random.default_rng(4)
+    for tree in named_shapes(200).values():
+        v, s = rng.normal(0, 3, tree.n), rng.uniform(0.1, 10, tree.n)
+        post = gm.Consistency(tree, {"node": s})
+        x = post.project(v, nonnegative=True)
+        y = post.project(v, nonnegative=True, upper=1e6)
+        np.testing.assert_allclose(x, y, rtol=0, atol=1e-11)
+        mirrored = -post.project(-v, upper=0)
+        np.testing.assert_allclose(x, mirrored, rtol=0, atol=1e-11)
+
+
+# --------------------------------------------------------------------------- forms of bounds
+
+LABELLED = gm.Tree.from_levels(["NY", "NY", "VT"], ["Albany", "Kings", "Orange"])
+NOISY = [9.0, 6, 4, 3, 2, 5]
+
+
+@pytest.mark.parametrize(
+    "upper",
+    [
+        {"node": [np.inf, 4, np.inf, np.inf, 1, np.inf]},
+        {"NY": 4, ("NY", "Kings"): 1},
+        pd.DataFrame({"state": ["NY", "NY"], "county": [None, "Kings"], "n": [4, 1]}),
+    ],
+)
+def test_forms(upper):
+    names = ["state", "county"]
+    columns = ["NY", "NY", "VT"], ["Albany", "Kings", "Orange"]
+    tree = LABELLED
+    if isinstance(upper, pd.DataFrame):
+        tree = gm.Tree.from_levels(
+            pd.DataFrame(dict(zip(names, columns, strict=True))), levels=names
+        )
+    x = gm.Consistency(tree).project(NOISY, upper=upper)
+    ny, kings = tree.node("NY"), tree.node(("NY", "Kings"))
+    assert x[ny] <= 4
+    assert x[kings] == 1
+
+
+def test_bounds_of_leaves():
+    tree = gm.shapes.star(4)
+    v = [9.0, 3, 1.5, 4]
+    x = gm.reconcile(tree, v, upper=[2, np.inf, np.inf])
+    np.testing.assert_array_equal(x, gm.reconcile(tree, v, upper={"leaf": [2, np.inf, np.inf]}))
+    np.testing.assert_allclose(x, [8.5, 2, 2, 4.5], rtol=1e-13)
+    plain = gm.reconcile(tree, v)
+    np.testing.assert_array_equal(gm.reconcile(tree, v, upper=np.inf), plain)
+    np.testing.assert_array_equal(gm.reconcile(tree, v, upper={"node": [np.inf] * 4}), plain)
+
+
+def test_whole_bounds_are_kept_by_whole_numbers():
+    rng = np.random.default_rng(6)
+    for tree in named_shapes(200).values():
+        inside = tree.aggregate(rng.poisson(3, tree.n_leaves))
+        room = rng.integers(0, 3, tree.n)
+        bounds = {"lower": {"node": inside - room}, "upper": {"node": inside + room}}
+        x = gm.reconcile(tree, inside + rng.normal(0, 3, tree.n), integer=True, **bounds)
+        assert np.all(x >= inside - room)
+        assert np.all(x <= inside + room)
+        assert gm.consistency_bias(tree, x) == 0
+
+
+def test_undetermined_siblings_share_as_evenly_as_bounds_allow():
+    s = [1, 1, np.inf, np.inf]
+    tree = gm.shapes.star(4)
+    np.testing.assert_allclose(
+        gm.reconcile(tree, [10.0, 4, 0, 0], {"node": s}, upper=[9, 1, 9]), [10, 4, 1, 5]
+    )
+
+
+def test_columns_and_float32_and_out():
+    rng = np.random.default_rng(7)
+    tree = gm.shapes.grouped(60, rng=1)
+    v = rng.normal(0, 3, (tree.n, 3)).astype(np.float32)
+    post = gm.Consistency(tree)
+    x = post.project(v, upper=0.5)
+    assert x.dtype == np.float32
+    out = np.empty_like(x)
+    assert post.project(v, upper=0.5, out=out) is out
+    np.testing.assert_array_equal(out, x)
+    for k in range(3):
+        column = post.project(v[:, k].astype(float), upper=0.5)
+        np.testing.assert_allclose(x[:, k], column, atol=1e-5)
+
+
+def test_large_numbers():
+    rng = np.random.default_rng(8)
+    for tree in named_shapes(100).values():
+        v = rng.normal(0, 3, tree.n)
+        x = gm.reconcile(tree, v, lower={"node": np.full(tree.n, -9.0 * tree.n)}, upper=1)
+        unit = 2.0**400
+        bounds = {"lower": {"node": np.full(tree.n, -9.0 * tree.n * unit)}, "upper": unit}
+        np.testing.assert_array_equal(gm.reconcile(tree, v * unit, **bounds), x * unit)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"upper": [1, 2]}, r"one per leaf \(3\)"),
+        ({"upper": {"node": [1, 2]}}, r"one per node \(6\)"),
+        ({"upper": [1, np.nan, 2]}, r"'upper' must be above -infinity; node 4"),
+        ({"upper": -np.inf}, "'upper' must be above -infinity, not -inf"),
+        ({"lower": {"NY": 3}, "upper": {"NY": 2}}, "node 1.*NY.* has the bounds 3 and 2"),
+        ({"upper": {"Utah": 2}}, "Utah"),
+        ({"lower": {"NY": 9}, "upper": 2}, "node 1.*NY.* between 9 and inf.* reach -inf and 4"),
+        ({"upper": "x"}, "'upper'"),
+    ],
+)
+def test_wrong_bounds(options, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        gm.Consistency(LABELLED).project(NOISY, **options)

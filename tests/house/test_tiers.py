@@ -1,0 +1,128 @@
+"""Interpreted kernels: the bits of compiled ones, on small trees only, for a short time only."""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import pytest
+from processes import run, run_tests
+
+from gmtree._kernels import _jit
+
+TESTS = Path(__file__).parents[1]
+PLUGIN = f"{TESTS.parent}:{TESTS}"
+
+
+# --------------------------------------------------------------------------- the same bits
+
+TOUR = """
+import numpy as np
+import both_tiers
+from gmtree.cli import warm
+
+both_tiers.pytest_configure()
+for stop in warm.STOPS:
+    for make in warm.NUMBERINGS:
+        stop(make())
+missed = {kernel.py_func for kernel in warm.dispatchers()} - set(both_tiers.compiled)
+print(*(kernel.__name__ for kernel in missed))
+"""
+
+
+def test_all_kernels_give_the_same_bits_in_both_tiers():
+    # Other kernels call `renew`, `up` and `down`, which gives them machine code.
+    assert set(run("-c", TOUR, PYTHONPATH=PLUGIN).split()) <= {"renew", "up", "down"}
+
+
+def test_properties_hold_in_both_tiers():
+    """With numbers of all types and sizes: zeros, infinities, sums that overflow."""
+    run_tests(
+        *("-p", "both_tiers", "-k", "not threads"),
+        str(TESTS / "consistency" / "test_projection.py"),
+        str(TESTS / "consistency" / "test_missing_and_extreme.py"),
+        str(TESTS / "matrix" / "test_matrix.py"),
+        PYTHONPATH=PLUGIN,
+    )
+
+
+def test_a_selection_of_the_tests_runs_as_users_run_it():
+    run_tests(
+        *(str(TESTS / name) for name in ("tree/test_tree.py", "consistency/test_projection.py")),
+        str(TESTS / "frames" / "test_readers.py"),
+        GMTREE_ALWAYS_COMPILE="0",
+    )
+
+
+# --------------------------------------------------------------------------- the choice of a tier
+
+
+def add_one(x, half):
+    """Add 1 to all numbers; `half` becomes half of the last."""
+    for i in range(x.size):
+        x[i] += 1
+        half[0] = x[i] / 2
+    return x.size
+
+
+@pytest.fixture
+def kernel(monkeypatch):
+    """A kernel that was not used before; no machine code of it is on disk."""
+    monkeypatch.setattr(_jit, "_always_compile", False)
+    monkeypatch.setattr(_jit, "_compiled", lambda function: _jit.njit(**_jit._OPTIONS)(function))
+    return _jit.kernel(add_one)
+
+
+def check(kernel, n: int = 5) -> None:
+    x, half = np.arange(n), np.zeros(1)
+    assert kernel(x, half) == n
+    assert type(kernel(x, half)) is int
+    np.testing.assert_array_equal(x, np.arange(n) + 2)
+    assert half[0] == (n + 1) / 2
+
+
+def test_small_calls_are_interpreted(kernel):
+    check(kernel)
+    assert not kernel.signatures
+
+
+def test_a_large_array_is_compiled(kernel):
+    check(kernel, 10**5)
+    assert len(kernel.signatures) == 1
+
+
+def test_the_environment_switches_tiers_off(kernel, monkeypatch):
+    use = "from gmtree._kernels import _jit; print(_jit._always_compile)"
+    assert run("-c", use, GMTREE_ALWAYS_COMPILE="1") == "True\n"
+    assert run("-c", use, GMTREE_ALWAYS_COMPILE="0") == "False\n"
+    assert run("-c", use, GMTREE_ALWAYS_COMPILE=None) == "False\n"
+    monkeypatch.setattr(_jit, "_always_compile", True)
+    check(kernel)
+    assert len(kernel.signatures) == 1
+
+
+@pytest.mark.parametrize("reads", [1, 2, 4, 7, 9])
+def test_a_kernel_is_compiled_when_its_time_is_up(kernel, monkeypatch, reads):
+    """Even in the middle of a call: what the call has changed by then is put back."""
+    clock = count()
+    monkeypatch.setattr(_jit, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(_jit, "_BEFORE_COMPILING", reads)
+    check(kernel)
+    assert len(kernel.signatures) == 1
+
+
+def to_whole(x, out):
+    """out = x as whole numbers."""
+    for i in range(x.size):
+        out[i] += np.int64(x[i])
+
+
+def test_numbers_that_python_refuses_are_left_to_the_machine(kernel):
+    """Python has no whole number for infinity."""
+    tiered, machine = _jit.kernel(to_whole), _jit.njit(to_whole)
+    x, found, expected = np.array([2.0, np.inf]), *np.ones((2, 2), int)
+    tiered(x, found)
+    machine(x, expected)
+    np.testing.assert_array_equal(found, expected)
+    assert found[0] == 3
