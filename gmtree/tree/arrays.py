@@ -1,4 +1,4 @@
-"""A rooted tree as flat, frozen arrays: its sizes, one array per node, and layouts for sweeps."""
+"""A rooted tree as flat, read-only arrays: its size, node properties, and layouts for sweeps."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gmtree.tree.pairs import PathIndex
 
 
 class ChildLists(NamedTuple):
-    """Children of all nodes in the caller's numbering, as unsigned arrays for kernels.
+    """The children of every node, in the caller's numbering, as unsigned arrays for kernels.
 
-    The children of i are ``child[start[i]:start[i + 1]]``, ascending; node i stands at
-    ``child[place[i]]``.
+    The children of node i are ``child[start[i]:start[i + 1]]``, ascending, and ``child[place[i]]``
+    is i itself.
     """
 
     start: np.ndarray
@@ -32,7 +32,7 @@ BriefChildLists = tuple[np.ndarray, np.ndarray | None, np.ndarray | None]
 class TreeArrays:
     """The structure of a `Tree`: all of its arrays except the labels.
 
-    Every property that is one array per node is computed on first use and kept.
+    Each property with one entry per node is computed on first use and cached.
     """
 
     __slots__ = (
@@ -90,7 +90,7 @@ class TreeArrays:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by the tree, with the arrays computed so far but without labels."""
+        """Bytes held by the tree, including the arrays cached so far, but not the labels."""
         arrays = [self._parent, self._level_start]
         if self._order is not None:
             arrays += [self._order, self._position_parent]
@@ -108,7 +108,10 @@ class TreeArrays:
     # ------------------------------------------------------------------ arrays per node
 
     def _derive(self, name: str, compute: Callable[[], np.ndarray]) -> np.ndarray:
-        """Compute once and keep the result; two threads may both compute it, with equal results."""
+        """Return the cached array `name`, computed on first use.
+
+        Two threads may both compute it, with equal results.
+        """
         array = self._cache.get(name)
         if array is None:
             array = compute()
@@ -137,14 +140,14 @@ class TreeArrays:
 
     @property
     def _sweep_order(self) -> np.ndarray:
-        """The node at each position of a sweep."""
+        """Node at each sweep position."""
         if self._order is not None:
             return self._order
         return self._derive("sweep_order", lambda: np.arange(self.n, dtype=self._parent.dtype))
 
     @property
     def _sweep_rank(self) -> np.ndarray:
-        """The position of each node in a sweep."""
+        """Sweep position of each node."""
         if self._order is None:
             return self._sweep_order
         order = self._order
@@ -161,7 +164,7 @@ class TreeArrays:
 
     @property
     def node_height(self) -> np.ndarray:
-        """Height of each node: 1 at a leaf, one more than the highest child elsewhere."""
+        """Height of each node: 1 for a leaf, otherwise 1 plus the largest height of a child."""
 
         def compute() -> np.ndarray:
             heights = np.empty_like(self._parent)
@@ -184,7 +187,7 @@ class TreeArrays:
 
     @property
     def subtree_size(self) -> np.ndarray:
-        """Number of nodes below and including each node."""
+        """Number of nodes in the subtree of each node, including the node itself."""
 
         def compute() -> np.ndarray:
             ones = np.ones(self.n, dtype=self._parent.dtype)
@@ -269,7 +272,7 @@ class TreeArrays:
         return x[np.searchsorted(self.leaves, self.leaves_left_to_right)]
 
     def _has_even_depth(self) -> bool:
-        """Whether all leaves have equal depth; then the parents of a level are the level above."""
+        """Whether all leaves have equal depth, so that nodes of equal height have equal depth."""
         first, above = self._level_start[1:-1], self._level_start[:-2]
         return bool(np.all(self._position_parent[first] >= above))
 
@@ -277,7 +280,7 @@ class TreeArrays:
 
     @property
     def _children(self) -> tuple[np.ndarray, np.ndarray]:
-        """Lists (start, child): the children of i are child[start[i]:start[i + 1]], ascending."""
+        """Arrays (start, child): the children of i are child[start[i]:start[i + 1]], ascending."""
 
         def compute() -> np.ndarray:
             lists = np.zeros(2 * self.n + 1, dtype=self._parent.dtype)
@@ -290,7 +293,7 @@ class TreeArrays:
 
     @property
     def _child_lists(self) -> ChildLists:
-        """Lists of children for kernels, with the place of each node in them."""
+        """Lists of children for kernels, with the index of each node in them."""
 
         def compute() -> np.ndarray:
             place = np.zeros(self.n, dtype=self._parent.dtype)
@@ -303,10 +306,10 @@ class TreeArrays:
 
     @property
     def _brief_child_lists(self) -> BriefChildLists:
-        """Lists of children for kernels; no `child` and `place` if nodes are numbered by level.
+        """Lists of children for kernels; `child` and `place` are None in trees numbered by level.
 
-        In a tree numbered by level, place k holds node k + 1, and `start` has entries for internal
-        nodes only. Kernels compute the rest from the number of a node, which saves two arrays.
+        In a tree numbered by level, ``child[k]`` is always k + 1, so that kernels need no such
+        arrays. Its `start` has entries for internal nodes only.
         """
         if not self._is_numbered_by_level:
             return self._child_lists
@@ -353,21 +356,21 @@ class TreeArrays:
         return layout
 
     def _segments(self, width: int = 1) -> tuple[_sweep.Segment, ...]:
-        """The segments of :attr:`_layout` if each node has `width` numbers."""
+        """The segments of :attr:`_layout` for values with `width` columns."""
         if self._by_height:
             return _sweep.segment_levels(self._level_start, self.n_internal, width)
         return _sweep.segment_numbers(unsigned(self._position_parent), self.n_internal, width)
 
     @property
     def _natural_layout(self) -> _sweep.Layout:
-        """Layout in the caller's own numbering, for trees in which parents have smaller numbers."""
+        """The layout in the caller's numbering if parents come first there, else `_layout`."""
         if self.is_canonical or not self._parents_first:
             return self._layout
         return _sweep.Layout(unsigned(self._parent), None, self.n, ((1, self.n, False),))
 
 
 def _inverse(order: np.ndarray) -> np.ndarray:
-    """The place of each number in `order`."""
+    """The inverse of a permutation: the index of each number in `order`."""
     rank = np.empty_like(order)
     kernels.invert(unsigned(order), unsigned(rank))
     return rank

@@ -34,8 +34,8 @@ class TreeConversions:
         text : str, bytes, path or open file
             One tree. A str without any of ``(``, ``)`` and ``;`` is the name of a file.
         convert_underscores : bool
-            Read underscores in unquoted names as blanks, as the original definition of the format
-            demands.
+            Whether to read underscores in unquoted names as blanks, as the original definition of
+            the format demands. False by default.
 
         See Also
         --------
@@ -70,10 +70,10 @@ class TreeConversions:
         ----------
         root : object
         children, label, length : str or function
-            The children of an object, its label, and the length of the edge to its parent: the
-            name of an attribute (or method without arguments), or a function of the object.
-            `label` may be None, and objects may lack the attribute. The lengths become
-            :attr:`edge_length`.
+            How to get the children of an object, its label, and the length of the edge to its
+            parent. Each is the name of an attribute (or of a method without arguments), or a
+            function of the object. If `label` is None, or the root lacks the attribute, the tree
+            has no labels. The lengths become :attr:`edge_length`.
 
         Examples
         --------
@@ -94,18 +94,18 @@ class TreeConversions:
 
     @classmethod
     def from_summing_matrix(cls: type[T], S: Any) -> T:
-        """Make a tree from a summing matrix: one row per node, one column per leaf, 0 or 1.
+        """Make a tree from a summing matrix (0 or 1): one row per node, one column per leaf.
 
-        Row i becomes node i. Rows may come in any order. A node with a single child has the same
-        row as this child; the upper one of two equal rows is the parent. Every leaf needs a row of
-        its own, and any two rows must be nested or have no leaf in common.
+        Row i becomes node i, and has ones in the columns of the leaves below this node. Rows may
+        come in any order. A node with a single child has the same row as this child. Of two equal
+        rows, the one that comes first is the parent. Every leaf needs a row of its own. Two rows
+        must be nested or have no leaf in common.
 
         Parameters
         ----------
-        S : array, sparse matrix or frame
-            A frame may have the names of the nodes in its first column, or in its index if
-            pandas has named one; they become labels. If columns are named after leaves, each
-            must belong to the row of that name.
+        S : array, sparse matrix or DataFrame
+            The first column of a DataFrame, or a pandas index, may hold the names of the nodes,
+            which become labels. The columns must then be named after the leaves.
 
         Examples
         --------
@@ -145,8 +145,8 @@ class TreeConversions:
         A : array or scipy sparse matrix of shape (n, n)
             Each non-zero entry is an edge.
         root : int, optional
-            Root of an undirected tree, whose matrix is symmetric. Without it, A is directed: the
-            entry of row i is in the column of i's parent.
+            Root of an undirected tree, whose matrix is symmetric. By default A is directed: the
+            only entry of row i is in the column of the parent of i.
 
         Examples
         --------
@@ -159,7 +159,7 @@ class TreeConversions:
 
     @classmethod
     def from_laplacian(cls: type[T], L: Any, root: int) -> T:
-        """Make a tree from its Laplacian matrix, weighted or not, and its root.
+        """Make a tree from its Laplacian matrix, with or without weights, and its root.
 
         Parameters
         ----------
@@ -177,9 +177,9 @@ class TreeConversions:
 
     @classmethod
     def from_distances(cls: type[T], D: Any, root: int) -> T:
-        """Make a tree from its root and the number of edges between each two nodes.
+        """Make a tree from its root and the number of edges between every two nodes.
 
-        All distances are checked. A matrix that does not belong to a tree is refused.
+        All entries are checked. A matrix that does not belong to a tree is refused.
 
         Parameters
         ----------
@@ -199,23 +199,23 @@ class TreeConversions:
     ) -> measured.Measurements:
         """Align measurements in DataFrames with the nodes of the tree, by their labels.
 
-        Rows may come in any order. A label that the tree does not have, a label of several nodes,
-        and a second row for a node are refused.
+        Rows may come in any order. A label that is not in the tree, a label that several nodes
+        share, and a second row for a node are refused.
 
         Parameters
         ----------
-        measurements : frame, Series, or dict of these by level
-            One DataFrame (pandas, polars, pyarrow) with a column for each level, in which levels
-            below the node of a row are empty. Or a dict with one DataFrame per level, which has the
-            column of that level and those columns above it that are needed to distinguish its
-            nodes. For a tree without levels, the column of labels is called ``label``. A Series has
-            the labels in its index.
+        measurements : DataFrame, Series, or dict of these by level
+            Either one DataFrame (pandas, polars, pyarrow) with a column for each level; labels of
+            levels below the node of a row are missing. Or a dict with one DataFrame per level,
+            which has the column of this level, and columns of levels above if its labels repeat.
+            For a tree without levels, the column of labels is called ``label``. A Series has the
+            labels in its index.
         value : str, optional
-            Name of the column of values; by default the only column that is left. If the value of a
-            row is missing, its node was not measured.
+            Name of the column of values. By default it is the only column that holds neither labels
+            nor variances. A missing value means that the node was not measured.
         variance : optional
-            Variances of the measurements: one number, the name of a column, or a dict of either
-            by level; 1 by default.
+            Variances of the measurements: one number, the name of a column, or a dict with one of
+            these per level. The default is 1.
 
         Returns
         -------
@@ -240,9 +240,9 @@ class TreeConversions:
     def to_frame(self: Any, *, backend: str | None = None, **columns: Any) -> Any:
         """Return a DataFrame with one row per node.
 
-        Its columns are ``node`` and ``parent`` (numbers; -1 for the parent of the root), ``depth``,
-        the labels and the columns that you pass by name. A tree of levels has one column of labels
-        per level, which is missing for levels below the node. Other trees have the column
+        Its columns are ``node``, ``parent`` (-1 for the root), ``depth``, the labels, and the
+        columns that you pass by name. A tree of levels has one column of labels per level. Labels
+        of levels below the node of a row are missing. Other trees with labels have the column
         ``label``.
 
         Parameters
@@ -250,9 +250,9 @@ class TreeConversions:
         backend : {"pandas", "polars", "pyarrow"}, optional
             Library of the DataFrame. By default it is the library of the columns from which the
             tree was made, or else pandas.
-        **columns : arrays of length n
-            If a level has the name of one of these columns, or is called ``node``, ``parent`` or
-            ``depth``, its column gets the prefix ``level_``.
+        **columns : arrays with one entry per node
+            Additional columns. A level that has the name of such a column, or is called ``node``,
+            ``parent`` or ``depth``, gets the prefix ``level_``.
 
         Examples
         --------
@@ -265,15 +265,15 @@ class TreeConversions:
         return table.to_frame(self, columns, backend)
 
     def to_newick(self: Any, *, length: Any = None, names: bool = True) -> str:
-        """The tree as Newick text, children by ascending number.
+        """The tree as Newick text, with children in ascending order of their numbers.
 
         Parameters
         ----------
         length : array of n reals or False, optional
-            Branch lengths, by default :attr:`edge_length`. False writes none. Lengths that are not
-            finite are left out.
+            Branch lengths, by default :attr:`edge_length`. With False no lengths are written.
+            Lengths that are not finite are left out.
         names : bool
-            Write labels as names.
+            Whether to write the labels as names. True by default.
 
         Examples
         --------
@@ -286,14 +286,14 @@ class TreeConversions:
     def to_networkx(self: Any) -> DiGraph:
         """Return the tree as a networkx digraph with edges from parent to child.
 
-        Nodes are the labels of the tree if all are given and distinct, and node numbers otherwise.
-        Labels are also kept as the attribute ``label`` of the nodes. The lengths of a tree with
-        :attr:`edge_length` become the attribute ``weight`` of the edges, which algorithms of
-        networkx use; an edge without a length has no such attribute, and networkx counts it as 1.
+        The nodes of the digraph are the labels of the tree if these are distinct and none is
+        missing. Otherwise they are node numbers. Labels are also stored as the node attribute
+        ``label``. Edge lengths become the edge attribute ``weight``, which algorithms of networkx
+        use. An edge without a length has no such attribute, and networkx counts it as 1.
 
-        :meth:`from_networkx` restores the numbers, labels and lengths of edges. It does not
-        restore the length of a root, which has no edge, or the names of levels. A tree without
-        labels gets the numbers of its nodes as labels.
+        :meth:`from_networkx` restores the numbers, labels and lengths of edges. It does not restore
+        the names of levels, or a length at the root, which has no edge. A tree without labels gets
+        the numbers of its nodes as labels.
 
         Examples
         --------
@@ -313,11 +313,11 @@ class TreeConversions:
         Parameters
         ----------
         values : array of n numbers, optional
-            Printed beside the nodes.
+            Values to print beside the nodes.
         depth : int
-            How many levels to show.
+            Number of levels to show, 4 by default.
         children : int
-            How many children of each node to show.
+            Largest number of children to show below a node, 5 by default.
 
         Examples
         --------
@@ -341,12 +341,12 @@ class TreeConversions:
         return outline.html(self)
 
     def _aligned(self: Any, argument: str, x: Any, per: str = "node", *, tell: bool = True) -> Any:
-        """`x` reordered by its labels to the nodes or leaves; unchanged if it has no labels."""
+        """Return `x` in the order of the nodes or leaves, matched by its labels if it has any."""
         if isinstance(x, (np.ndarray, list, tuple)):
             return x
         return locate.align(self, argument, x, per, tell=tell)
 
 
 def _build(kind: Any, argument: str, parent: np.ndarray, labels: Any) -> Any:
-    """Make a `Tree`. Its class inherits from this one, so that this file cannot import it."""
+    """Make a `Tree`, which this module cannot import: `Tree` inherits from its class."""
     return kind._build(argument, parent, labels=labels)

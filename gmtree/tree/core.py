@@ -30,13 +30,13 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
     :mod:`gmtree.shapes`. A tree never changes: its arrays are read-only and may be shared between
     threads.
 
-    Everything you pass in or get out is in your numbering. Sweeps visit internal nodes in that
-    order if parents come before children, as in depth-first numberings. Otherwise they use the
-    *canonical order*: by descending height, ties by the position of the parent, then by number.
-    Sweeps in both orders stream through memory.
+    All arguments and results are in your numbering. Internally, sweeps visit the internal nodes in
+    this order if parents come before children, as in depth-first numberings. Otherwise they use the
+    *canonical order*: descending height, then the position of the parent, then the number of the
+    node. Both orders read memory sequentially.
 
-    A tree keeps at most 16 bytes per node (4 when your numbering is canonical already).
-    Properties that are one array per node are computed on first use and kept.
+    A tree takes at most 16 bytes per node, and 4 bytes if your numbering is canonical. Properties
+    with one entry per node are computed on first use and cached.
 
     Examples
     --------
@@ -69,10 +69,10 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
         Parameters
         ----------
         parent : array of int
-            ``parent[i]`` is the parent of node i, -1 for the root. Nodes may be numbered in
-            any way.
+            ``parent[i]`` is the parent of node i, and -1 if i is the root. Parents may have larger
+            or smaller numbers than their children.
         labels : array, optional
-            One distinct label per node.
+            Distinct labels, one per node. By default the tree has no labels.
 
         Examples
         --------
@@ -109,24 +109,24 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
     ) -> Tree:
         """Make a tree from one column per level, coarse to fine, with one row per leaf.
 
-        Pass the columns, or one DataFrame (pandas, polars, pyarrow, a dict of columns) with the
-        names of its columns in `levels`, or a pandas MultiIndex. Nodes are identified by their
+        Pass the columns, or a pandas MultiIndex, or one DataFrame (pandas, polars, pyarrow or a
+        dict of columns) with the names of its columns in `levels`. Nodes are identified by their
         paths, so two counties with the same name in different states are two nodes. Rows may come
         in any order. Internal nodes are numbered first, level by level in order of appearance. The
-        leaves follow in the order of the rows, so that each column of the DataFrame is a vector by
-        leaf (:attr:`leaves`).
+        leaves follow in the order of the rows, so that any other column of the DataFrame is a
+        vector of leaf values.
 
-        If the first column holds a single label, this label is the root. Otherwise a root with the
-        label ``'total'`` is put above all labels of the first column.
+        If all rows have the same label in the first column, this label is the root. Otherwise a
+        root labelled ``'total'`` is added above the first level.
 
         Parameters
         ----------
-        *columns : columns, a frame or a MultiIndex
+        *columns : columns, a DataFrame or a MultiIndex
         levels : list of str, optional
             Names of the columns of the DataFrame, coarse to fine; by default all of its columns.
         missing : {"error", "stop"}
-            Whether a missing label (None, NaN) is refused or ends the path of its row above it. In
-            the latter case leaves may have different depths.
+            With "error", the default, a missing label (None, NaN) is refused. With "stop", the path
+            of a row ends above its first missing label, so that leaves may have different depths.
 
         See Also
         --------
@@ -147,12 +147,12 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
     def from_records(
         cls, *columns: Any, levels: Sequence[str] | None = None, missing: str = "error"
     ) -> tuple[Tree, np.ndarray]:
-        """Make a tree from columns in which several rows may belong to one leaf.
+        """Make a tree from one column per level, and find the leaf to which each row belongs.
 
-        It takes the parameters of :meth:`from_levels`. Leaves are numbered in order of appearance.
-        A private release of such a tree publishes which leaves occur, and its ledger records this.
-        If it must stay private which leaves occur, make the tree from a public list of leaves with
-        :meth:`from_levels`.
+        Several rows may belong to one leaf. The parameters are those of :meth:`from_levels`. Leaves
+        are numbered in order of appearance. A private release on such a tree reveals which leaves
+        occur in the data, and its ledger records this. To keep this private, make the tree from a
+        public list of leaves with :meth:`from_levels`.
 
         Returns
         -------
@@ -190,10 +190,11 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
         Parameters
         ----------
         Z : array of shape (m - 1, 4) or (m - 1, 2)
-            A linkage matrix of :mod:`scipy.cluster.hierarchy`, or scikit-learn's ``children_``.
+            A linkage matrix of :mod:`scipy.cluster.hierarchy`, or ``children_`` of scikit-learn.
         heights : array of m - 1 reals, optional
-            Height at which each cluster was formed, such as scikit-learn's ``distances_``. By
-            default the third column of `Z`. If `Z` has only two columns, the tree has no lengths.
+            Height at which each cluster was formed, such as ``distances_`` of scikit-learn. The
+            default is the third column of `Z`. If `Z` has only two columns, the tree has no
+            lengths.
 
         Examples
         --------
@@ -219,12 +220,12 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
         ----------
         graph : networkx.DiGraph
         label : str or None
-            Name of the attribute of nodes that holds their labels. A node without this attribute is
-            its own label. With None, all nodes are their own labels.
+            Name of the node attribute that holds the labels. A node without this attribute is its
+            own label. With None, every node is its own label.
         length : str or None
-            Name of the attribute of edges that holds their lengths, which become
-            :attr:`edge_length`. If no edge has this attribute, the tree has no lengths. Pass None
-            if the weights of your graph are not lengths, but for example counts or probabilities.
+            Name of the edge attribute that holds the lengths, which become :attr:`edge_length`. If
+            no edge has this attribute, the tree has no lengths. Pass None if the weights of your
+            graph are not lengths, but counts or probabilities, for example.
 
         See Also
         --------
@@ -244,7 +245,7 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
 
     @classmethod
     def _build(cls, argument: str, parent: np.ndarray, *, labels: Any = None) -> Tree:
-        """Make a tree from `parent`, which is our own copy and has its entries in range."""
+        """Make a tree from `parent`: a private copy whose entries are all in -1..n-1."""
         found = positions(argument, parent, labels)
         tree = cls._assemble(parent, *found[:3], labels)
         tree._parents_first, tree._by_height = found.parents_first, found.by_height
@@ -276,7 +277,7 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
         return tree
 
     def _with_frames_of(self, kind: str | None) -> Tree:
-        """Return this tree of levels with `kind` as the library of its DataFrames."""
+        """Return this tree with `kind` as the default library of its DataFrames."""
         arrays = self._parent, self._order, self._position_parent, self._level_start
         labels = self._labels
         if isinstance(labels, level_columns.LevelLabels):
@@ -314,7 +315,7 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
     # ------------------------------------------------------------------ neighbours
 
     def children(self, i: int) -> np.ndarray:
-        """Children of node i, ascending.
+        """Children of node i in ascending order.
 
         Examples
         --------
@@ -338,7 +339,7 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
         return np.array(self._upward(i)[1:], dtype=self._parent.dtype)
 
     def siblings(self, i: int) -> np.ndarray:
-        """The other children of the parent of node i, ascending. The root has no siblings.
+        """The other children of the parent of node i, in ascending order; empty for the root.
 
         Examples
         --------
@@ -353,7 +354,7 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
         return family[family != i]
 
     def descendants(self, i: int) -> np.ndarray:
-        """Node i and all nodes below it, ascending: the nodes of :meth:`subtree`.
+        """Node i and all nodes below it, in ascending order: the nodes of :meth:`subtree`.
 
         Examples
         --------
@@ -370,7 +371,7 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
         return found.view(self._parent.dtype)
 
     def subtree(self, i: int) -> Tree:
-        """The tree of node i and all nodes below it, with node i as its root.
+        """The subtree of node i: a tree of node i, which is its root, and all nodes below it.
 
         Node k of the result is node ``tree.descendants(i)[k]`` of this tree and has its label.
         Do not confuse it with :meth:`k_order_subtree`, which removes leaves.
@@ -396,7 +397,7 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
         return tree
 
     def _restricted_to(self, argument: str, nodes: np.ndarray, root: int) -> Tree:
-        """The tree of `nodes`, ascending, which include the parent of each node except `root`."""
+        """Return the tree of `nodes` (sorted), which contain the parent of each but `root`."""
         parent = np.searchsorted(nodes, self._parent[nodes])
         parent[np.searchsorted(nodes, root)] = -1
         labels = None if self._labels is None else self._labels[nodes]
@@ -430,22 +431,22 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
 
     @property
     def edge_length(self) -> np.ndarray | None:
-        """Length of the edge from each node to its parent, if the source has lengths.
+        """Length of the edge from each node to its parent, or None.
 
-        A missing length is NaN. The entry of the root belongs to no edge. None for trees without
+        A missing length is NaN, and the entry of the root has no meaning. None if the tree has no
         lengths. :meth:`distance` uses these lengths by default.
         """
         return self._edge_length
 
     def _with_lengths(self, lengths: np.ndarray | None) -> Tree:
-        """Set the lengths of the edges of a tree that was just made."""
+        """Set the edge lengths of a new tree, and return it."""
         if lengths is not None:
             lengths.flags.writeable = False
         self._edge_length = lengths
         return self
 
     def _pass_on(self, made: Tree, nodes: Any) -> Tree:
-        """Give `made`, a new tree of some nodes of this tree, the edge lengths of these nodes."""
+        """Give `made`, a new tree of some nodes of this one, their edge lengths, and return it."""
         made._from_records, lengths = self._from_records, self._edge_length
         return made._with_lengths(None if lengths is None else lengths[nodes])
 
@@ -455,14 +456,13 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
         return self._level_names
 
     def node(self, label: Any) -> int:
-        """Number of the node with this label, or with this path of labels (a tuple).
+        """Number of the node with the given label, or with the given path of labels (a tuple).
 
-        A path starts at the root, or just below it if there is no such path from the root. So
-        ``tree.node(tree.path(i))`` is i, even if a node has the label of the root above it, unless
-        another node has the same path. Siblings have the same path if they share a label, as they
-        can in Newick text, or have no label. Such nodes can only be found by their numbers. If
-        several nodes share a label, as can happen in a tree made from levels, pass a path. Dates
-        and times may be objects of numpy, pandas or Python.
+        If several nodes share a label, as can happen in a tree made from levels, pass a path. It
+        starts at the root, or one level below the root. A path from the root takes precedence, so
+        that ``tree.node(tree.path(i))`` is i. Siblings that share a label, as in some Newick texts,
+        have the same path and can only be identified by their numbers. Dates and times may be
+        objects of numpy, pandas or Python.
 
         Examples
         --------
@@ -472,7 +472,7 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
         (2, 5, 4)
         """
         if self._labels is None:
-            check.fail("label", "cannot be looked up: this tree was made without labels.")
+            check.fail("label", "cannot be looked up, because the tree has no labels.")
         index = self._cache.get("label_index")
         if index is None:
             index = self._cache["label_index"] = distinct.LabelIndex(self._labels, self._parent)
@@ -481,9 +481,9 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
     # ------------------------------------------------------------------ other numberings
 
     def canonical(self) -> Tree:
-        """The tree renumbered by canonical position, so that its G is lower triangular.
+        """The tree renumbered by canonical position, which makes its Generation Matrix triangular.
 
-        Node r of the result is node ``tree.order[r]`` of this one.
+        Node r of the result is node ``tree.order[r]`` of this tree.
 
         Examples
         --------
@@ -501,9 +501,9 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
     def k_order_subtree(self, k: int) -> Tree:
         """The k-order subtree: the nodes left after removing all leaves k times.
 
-        It has the nodes of height above k, in ascending order of their numbers, so that
-        ``k_order_subtree(1)`` has the nodes :attr:`internal`. For a node and all nodes below it see
-        :meth:`subtree`.
+        It consists of the nodes whose height is greater than k, in ascending order of their
+        numbers. For example, the nodes of ``k_order_subtree(1)`` are :attr:`internal`. For the tree
+        of a node and all nodes below it, see :meth:`subtree`.
 
         Examples
         --------
@@ -532,14 +532,14 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
     # ------------------------------------------------------------------ sums over leaves
 
     def aggregate(self, x: Any, *, out: np.ndarray | None = None) -> np.ndarray:
-        """Values of all nodes from those of the leaves: each node is the sum of its children.
+        """Values of all nodes, summed from the leaves up: each parent is the sum of its children.
 
         Parameters
         ----------
         x : array of shape (n_leaves,) or (n_leaves, k)
             Leaf values in the order of :attr:`leaves`. Integers are summed exactly.
         out : array, optional
-            Where to put the result.
+            Array that receives the result. By default a new array is made.
 
         Examples
         --------

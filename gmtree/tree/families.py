@@ -11,10 +11,10 @@ from gmtree.tree import Tree
 
 
 class Families(NamedTuple):
-    """The children of each internal node, by position (unsigned): leaves and internal nodes.
+    """The leaves and the internal nodes among the children of each node, as unsigned positions.
 
-    The leaves of p are ``first_leaf[p]`` to ``first_leaf[p + 1] - 1``; its other children are
-    ``inner[first_inner[p]:first_inner[p + 1]]``.
+    Among the children of p, the leaves are ``first_leaf[p]`` to ``first_leaf[p + 1] - 1``, and the
+    internal nodes are ``inner[first_inner[p]:first_inner[p + 1]]``.
     """
 
     first_leaf: np.ndarray
@@ -23,7 +23,7 @@ class Families(NamedTuple):
 
     @classmethod
     def of(cls, tree: Tree) -> Families:
-        """Group children by parent. Leaves of one parent already have consecutive positions."""
+        """Group children by parent; the leaves of a parent already have consecutive positions."""
         n_internal, dtype = tree.n_internal, tree.parent.dtype
         first_leaf = np.empty(n_internal + 1, dtype)
         kernels.count_leaves(tree._position_parent, n_internal, first_leaf)

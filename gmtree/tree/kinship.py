@@ -18,7 +18,7 @@ class TreeKinship:
 
     @property
     def _paths(self: Any) -> PathIndex:
-        """The index behind questions about pairs, built on first use and kept."""
+        """The index that answers questions about pairs of nodes, built on first use and cached."""
         index = self._cache.get("paths")
         if index is None:
             layout = self._natural_layout
@@ -35,8 +35,8 @@ class TreeKinship:
     def is_ancestor(self: Any, i: Any, j: Any) -> bool | np.ndarray:
         """Whether node i is node j or one of its ancestors.
 
-        This is entry (j, i) of the inverse of the structure matrix. Arrays of nodes are broadcast,
-        and the result has one entry per pair.
+        As 1 or 0, this is entry (j, i) of the inverse of the structure matrix. Arrays of nodes are
+        broadcast, and the result has one entry per pair.
 
         Examples
         --------
@@ -56,10 +56,10 @@ class TreeKinship:
     def lca(self, i: Any, j: Any) -> np.ndarray: ...
 
     def lca(self: Any, i: Any, j: Any) -> int | np.ndarray:
-        """Lowest common ancestor of nodes i and j; a node counts as its own ancestor.
+        """Lowest common ancestor of nodes i and j; each node is an ancestor of itself.
 
-        The first call builds an index in O(n) and keeps it. After that, each pair takes at most
-        O(log n) steps. Arrays of nodes are broadcast.
+        The first call builds an index in O(n) steps, which the tree keeps. After that, each pair
+        takes at most O(log n) steps. Arrays of nodes are broadcast.
 
         Examples
         --------
@@ -110,17 +110,18 @@ class TreeKinship:
         i, j : int or array of int
             Nodes; arrays are broadcast.
         edge : array of n reals, one number, or "count", optional
-            Length of the edge from each node to its parent (the root's entry is ignored). By
-            default :attr:`edge_length` if the tree has lengths, and otherwise every edge counts 1.
-            ``"count"`` counts edges even if the tree has lengths. For :attr:`edge_length`, the sums
-            from the root are kept. For other lengths every call computes these sums again, so pass
-            many pairs in one call. :func:`gmtree.distance_matrix` computes the distances between
-            all pairs of some nodes.
+            Length of the edge from each node to its parent (the root's entry is ignored). The
+            default is :attr:`edge_length` if the tree has lengths; otherwise every edge has length
+            1. ``"count"`` counts edges even if the tree has lengths.
 
         Notes
         -----
-        Lengths that are integers are summed exactly. Other lengths are rounded relative to the
-        distance from the root, as the path between two nodes is the difference of such sums.
+        Integer lengths are summed exactly. With other lengths, a distance is a difference of sums
+        from the root, so that its rounding error grows with these sums.
+
+        The tree keeps these sums for its :attr:`edge_length`. For other lengths every call computes
+        them again, so pass many pairs in one call. For all pairs of some nodes, use
+        :func:`gmtree.distance_matrix`.
 
         Examples
         --------
@@ -156,19 +157,19 @@ class TreeKinship:
         return self._edge_length if edge is None else edge
 
     def _sums_from_root(self: Any, lengths: Any) -> np.ndarray:
-        """Distance of each node from the root; without `lengths`, plus a constant."""
+        """Distance of each node from the root; without `lengths` the depth, which is one larger."""
         if lengths is None:
             return self.depth
 
         def compute() -> np.ndarray:
             return sums_from_root("edge", lengths, self._natural_layout, self.root, self.height)
 
-        # The tree's own lengths never change, so their sums can be kept.
+        # The tree's own lengths never change, so their sums can be cached.
         own = lengths is self._edge_length
         return self._derive("length_from_root", compute) if own else compute()
 
     def cophenetic(self: Any, height: Any) -> np.ndarray:
-        """Height at which each two leaves are joined, as a dense matrix.
+        """Matrix of the heights at which every two leaves are joined.
 
         Parameters
         ----------
@@ -178,9 +179,9 @@ class TreeKinship:
         Returns
         -------
         array of shape (n_leaves, n_leaves)
-            Entry (i, j) is the height of the lowest common ancestor of the two leaves, in the
-            order of :attr:`leaves`; on the diagonal the height of the leaf itself. int64, float32
-            or float64 like `height`.
+            Entry (i, j) is the height of the lowest common ancestor of leaves i and j, in the order
+            of :attr:`leaves`. The diagonal holds the heights of the leaves. The type is int64,
+            float32 or float64, like that of `height`.
 
         See Also
         --------
@@ -209,5 +210,5 @@ class TreeKinship:
 
 
 def _plain(answer: np.ndarray) -> Any:
-    """The result as a plain number if it belongs to a single pair."""
+    """Return a result for a single pair as a Python scalar, and any other result unchanged."""
     return answer.item() if answer.ndim == 0 else answer

@@ -1,7 +1,7 @@
-"""Find the nodes of a tree that the labels of DataFrame rows or of a pandas index name.
+"""Find the nodes that belong to labels in the columns of a DataFrame or in a pandas index.
 
-Rows are matched by label, never by position. A label that the tree does not have, that several
-nodes share or that occurs twice is refused by an error that names it.
+Rows are matched by label, never by position. A label is refused if the tree does not have it, if
+several nodes share it, or if it occurs twice. The error names it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,17 @@ def label_names(tree: Any) -> tuple[str, ...]:
 
 
 def level_names(tree: Any) -> list[str | None]:
-    """Names of the levels by depth: "total" for a root above the named levels; None if unnamed."""
+    """Names of the levels from the root down: "total" for an added root, None if unnamed."""
     names = tree.level_names or ()
     root = ROOT_LABEL if names and ROOT_LABEL not in names else None
     return [root] * (tree.height - len(names)) + list(names)
 
 
 def level_codes(tree: Any, k: int) -> Codes:
-    """For each node, the label of its ancestor (or itself) at level k (from 0); -1 for none."""
+    """Label of the ancestor of each node at level k, counted from 0; -1 for nodes above this level.
+
+    A node counts as its own ancestor.
+    """
     assert tree.level_names is not None
     depth = tree.height - len(tree.level_names) + k + 1
     nodes = np.flatnonzero(tree.depth == depth)
@@ -64,11 +67,11 @@ def locate(
     tell: bool = True,
     ignore: bool = False,
 ) -> np.ndarray:
-    """The node of each row, given columns named as :func:`label_names` says.
+    """The node of each row, given columns with names from :func:`label_names`.
 
     A row belongs to the node of the last level for which it has a label. Columns of levels above
-    may be left out if only one node has the label. If `tell` is False, messages show no label. If
-    `ignore` is true, rows whose labels the tree does not have get -1.
+    may be left out if only one node has the label. If `tell` is false, error messages contain no
+    labels. If `ignore` is true, rows with unknown labels get -1.
     """
     names = label_names(tree)
     order = sorted(columns, key=lambda item: names.index(item[0]))
@@ -95,7 +98,7 @@ def locate(
 
 
 def _deepest(argument: str, coded: Sequence[Codes], tell: bool) -> np.ndarray:
-    """The last column in which each row has a label, or -1; gaps between labels are refused."""
+    """The last column in which each row has a label, or -1; gaps before it are refused."""
     level = np.full(coded[0].codes.size, len(coded) - 1)
     for j in range(len(coded) - 1, -1, -1):
         missing = coded[j].missing
@@ -143,7 +146,8 @@ def _find(
             row = int(rows[np.flatnonzero(found < 0)[0]])
             what = f": {path_of_row(coded, row)}" if tell else ""
             fail(
-                argument, f"must have labels of the tree; row {row} has unknown labels{what}.{hint}"
+                argument,
+                f"must have labels of the tree; row {row} has unknown labels{what}.{hint}",
             )
     several = (np.bincount(mine, minlength=where.size) > 1)[wanted] & (found >= 0)
     if several.any():
@@ -151,16 +155,17 @@ def _find(
         what = f"row {row}" + (f", {path_of_row(coded, row)}," if tell else "")
         fail(
             argument,
-            f"must name one node in each row; {what} is the label of several: give the columns of "
-            "the levels above, too.",
+            f"must identify one node in each row; {what} matches several nodes. Add the columns of "
+            "the levels above.",
         )
     return found
 
 
 def different_kinds(theirs: Sequence[Codes], coded: Sequence[Codes], owner: str = "tree") -> str:
-    """A hint if a tree has texts such as '35' and a column has numbers, or the reverse.
+    """A hint for an error message if a tree has text labels such as '35' and a column numbers.
 
-    It may be shown even if labels are secret, since the type of a column does not reveal them.
+    Also if the tree has numbers and the column has texts. The hint may be shown even if labels are
+    secret, since it reveals only the type of a column.
     """
     for a, b in zip(theirs, coded, strict=True):
         owner_has, column_has = _texts_or_numbers(a), _texts_or_numbers(b)
@@ -187,7 +192,7 @@ def _translate(a: Codes, b: Codes) -> np.ndarray:
     m = a.categories.size
     table = np.full(max(codes.size, 1), -1, np.int64)
     table[codes[:m][::-1]] = np.arange(m)[::-1]
-    to = np.append(table[codes[m:]], -1)  # the last entry is for missing labels
+    to = np.append(table[codes[m:]], -1)  # The last entry serves missing labels, whose code is -1.
     return to[b.codes]
 
 
@@ -195,18 +200,18 @@ def _translate(a: Codes, b: Codes) -> np.ndarray:
 
 
 def align(tree: Any, argument: str, x: Any, per: str, *, tell: bool = True) -> Any:
-    """Reorder values that have labels of their own to the tree's nodes or leaves.
+    """Values in the order of the tree's nodes or leaves, matched by their own labels.
 
-    Values without labels are returned as they are: arrays, lists, columns of polars and pyarrow,
-    and pandas objects whose index only counts from 0. Frames with the columns of
-    labels of the tree have their other columns aligned.
+    In a DataFrame with columns of labels, the other columns are values. Values without labels are
+    returned unchanged: arrays, lists, columns of polars and pyarrow, and pandas objects whose index
+    is 0, 1, 2, ...
     """
     found = _labels_of(tree, argument, x)
     return x if found is None else _arrange(tree, argument, *found, per, tell)
 
 
 def nodes_of_labels(tree: Any, argument: str, x: Any) -> tuple[np.ndarray, np.ndarray] | None:
-    """Nodes and values of a Series or frame with labels, each node once; None without labels."""
+    """Nodes and values of the rows of a Series or DataFrame; None if it has no labels."""
     found = _labels_of(tree, argument, x)
     if found is None:
         return None
@@ -219,7 +224,7 @@ def nodes_of_labels(tree: Any, argument: str, x: Any) -> tuple[np.ndarray, np.nd
 def _labels_of(
     tree: Any, argument: str, x: Any
 ) -> tuple[list[tuple[str, Codes]], np.ndarray] | None:
-    """Columns of labels, and values, of a Series or frame that has labels of its own."""
+    """Columns of labels and an array of values; None if the Series or DataFrame has no labels."""
     kind = library(x)
     if kind is None:
         return None
@@ -229,7 +234,7 @@ def _labels_of(
         if present:
             others = [n for n in column_names(x) if n not in names and n not in STRUCTURE]
             if not others:
-                fail(argument, "must have a column of values beside those of labels.")
+                fail(argument, "must have a column of values, besides the columns of labels.")
             columns = [(name, encode(name, take_column(argument, x, name))) for name in present]
             values = np.column_stack([np.asarray(x[name]) for name in others])
             return columns, values[:, 0] if len(others) == 1 else values
@@ -239,20 +244,20 @@ def _labels_of(
 
 
 def index_columns(tree: Any, argument: str, index: Any) -> list[tuple[str, Codes]]:
-    """Columns of labels from an index of pandas, whose names must be those of levels."""
+    """Columns of labels from a pandas index, whose names must be names of levels."""
     names = label_names(tree)
     found = encode_index(index)
     how = "; pass its .to_numpy() if it is in the order of the tree"
     if not names:
-        fail(argument, f"must have no labels, since this tree has none{how}.")
+        fail(argument, f"must have no labels, because the tree has no labels{how}.")
     if all(name is None for name, _ in found) and len(found) <= len(names):
         if len(found) == 1 and found[0][1].categories is None:
             # Unnamed whole numbers may be labels, or row numbers of a DataFrame that lost some
             # rows.
             fail(
                 argument,
-                "must say what the whole numbers of its index are: name the index "
-                f"{names[0]!r} if they are labels{how}.",
+                "must have a named index if the whole numbers in it are labels; "
+                f"its name must be {names[0]!r}{how}.",
             )
         if len(found) == 1 and tree.level_names is not None:
             codes = _root_as_missing(tree, found[0][1])
@@ -271,7 +276,7 @@ def index_columns(tree: Any, argument: str, index: Any) -> list[tuple[str, Codes
 
 
 def _root_as_missing(tree: Any, c: Codes) -> Codes:
-    """Labels of the first level, in which the label of a root above all levels becomes missing."""
+    """Labels of the first level, with the label of an added root replaced by a missing label."""
     if c.categories is None or tree.height == len(tree.level_names):
         return c
     known = _translate(level_codes(tree, 0), Codes(np.arange(c.categories.size), c.categories))
@@ -292,9 +297,9 @@ def _refuse_deeper(tree: Any, argument: str, c: Codes) -> None:
             listed = ", ".join(map(repr, tree.level_names))
             fail(
                 argument,
-                f"must have a MultiIndex with one entry per level ({listed}), missing below the "
-                f"last level of a node; row {deeper[0]} has one label, of level "
-                f"{tree.level_names[k]!r}. An index of that level alone must have its name.",
+                f"must have a MultiIndex with the levels {listed}, with missing labels below the "
+                f"level of a node; row {deeper[0]} has only a label of level "
+                f"{tree.level_names[k]!r}. An index of one level must have the name of the level.",
             )
 
 
@@ -328,17 +333,15 @@ def _arrange(
 def rows_of_nodes(
     tree: Any, argument: str, node: np.ndarray, coded: Sequence[Codes], tell: bool = True
 ) -> np.ndarray:
-    """The row of each node, or -1 if it has no row; a node with two rows is refused."""
+    """The row of each node, or -1 if it has none; a second row for a node is refused."""
     row_of = np.full(tree.n, -1, np.int64)
     row_of[node] = np.arange(node.size)
     again = row_of[node] != np.arange(node.size)
     if again.any():
         row = int(np.flatnonzero(again)[0])
-        what = f", {path_of_row(coded, row)}" if tell else ""
-        fail(
-            argument,
-            f"must have each label once; rows {row} and {row_of[node[row]]} are the same{what}.",
-        )
+        what = f"node {path_of_row(coded, row)}" if tell else "the same node"
+        rows = f"rows {row} and {row_of[node[row]]}"
+        fail(argument, f"must have each label once; {rows} belong to {what}.")
     return row_of
 
 

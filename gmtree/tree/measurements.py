@@ -24,7 +24,7 @@ from gmtree.tree.locate import (
 
 
 class Measurements(NamedTuple):
-    """Measured values by node, NaN if not measured, and their variances, inf if not measured."""
+    """Values (NaN if not measured) and variances (inf if not measured), one per node."""
 
     values: np.ndarray
     variance: np.ndarray
@@ -48,27 +48,25 @@ def values(tree: Any, measurements: Any, value: str | None, variance: Any) -> Me
             how = _read_variance("variance", variance)
         _put(tree, made, f"measurements[{level!r}]", frame, level, value, how)
     if isinstance(variance, Mapping) and (more := set(variance) - set(measurements)):
-        check.fail("variance", f"must be of levels with measurements, not {more.pop()!r}.")
+        rule = f"must have only levels with measurements as keys, not {more.pop()!r}."
+        check.fail("variance", rule)
     return made
 
 
 def variance_by_level(tree: Any, variance: Mapping[str, Any]) -> np.ndarray:
-    """Variances given by the names of levels, as one number per node; 1 on other levels."""
-    levels = _level_depths(tree)
+    """The variance of each node, from a dict by level; 1 on levels that are not in it."""
     out = np.ones(tree.n)
     for level, x in variance.items():
-        if level not in levels:
-            listed = ", ".join(map(repr, levels))
-            check.fail("variance", f"must be by levels of the tree ({listed}), not {level!r}.")
+        depth = _depth_of(tree, "variance", level)
         number = _one_number(f"variance[{level!r}]", x)
         if not number >= 0:
             check.fail(f"variance[{level!r}]", f"must not be negative or NaN; it is {number}.")
-        out[tree.depth == levels[level]] = number
+        out[tree.depth == depth] = number
     return out
 
 
 def _read_variance(argument: str, x: Any) -> Any:
-    """Return None and the name of a column unchanged, and read anything else as a number."""
+    """Return None or the name of a column unchanged; require any other object to be one number."""
     return x if x is None or isinstance(x, str) else _one_number(argument, x)
 
 
@@ -79,9 +77,13 @@ def _one_number(argument: str, x: Any) -> float:
     return float(a)
 
 
-def _level_depths(tree: Any) -> dict[Any, int]:
+def _depth_of(tree: Any, argument: str, level: Any) -> int:
+    """Depth of the level with a given name."""
     names = level_names(tree)
-    return {name: depth for depth, name in enumerate(names, start=1) if name is not None}
+    if level is None or level not in names:
+        listed = ", ".join(repr(name) for name in names if name is not None)
+        check.fail(argument, f"must have levels of the tree as keys ({listed}), not {level!r}.")
+    return names.index(level) + 1
 
 
 def _put(
@@ -93,15 +95,12 @@ def _put(
     value: str | None,
     variance: Any,
 ) -> None:
-    """Enter the measurements of one DataFrame; all belong to `level` if that is given."""
-    depths = _level_depths(tree)
-    if level is not None and level not in depths:
-        listed = ", ".join(map(repr, depths))
-        check.fail("measurements", f"must be by levels of the tree ({listed}), not {level!r}.")
+    """Enter the measurements of one DataFrame into `made`; with `level`, all must belong to it."""
+    depth = None if level is None else _depth_of(tree, "measurements", level)
     coded: list[Codes] = []
-    if level is not None and library(frame) is None and np.ndim(frame) == 0:
-        if depths[level] != 1:
-            check.fail(argument, "must be a frame; only the root has a single value.")
+    if depth is not None and library(frame) is None and np.ndim(frame) == 0:
+        if depth != 1:
+            check.fail(argument, "must be a DataFrame, since its level may have several nodes.")
         node, x, s = np.array([tree.root]), np.array([_one_number(argument, frame)]), variance
     else:
         columns, x, s = _read(tree, argument, frame, level, value, variance)
@@ -111,15 +110,15 @@ def _put(
             coded = [c for _, c in columns]
         else:
             node = np.full(x.size, tree.root)
-    if level is not None:
-        wrong = np.flatnonzero(tree.depth[node] != depths[level])
+    if depth is not None:
+        wrong = np.flatnonzero(tree.depth[node] != depth)
         if wrong.size:
             where = f"row {wrong[0]} has {named_node(tree, int(node[wrong[0]]))}"
             check.fail(argument, f"must have nodes of level {level!r} only; {where}.")
     if coded:
         rows_of_nodes(tree, argument, node, coded)
     elif node.size != 1:
-        check.fail(argument, f"must have one row, for the root, not {node.size}.")
+        check.fail(argument, f"must have a single row, for the root, not {node.size} rows.")
     s = s[node] if isinstance(s, np.ndarray) and s.size == tree.n and s is variance else s
     measured = ~np.isnan(x)
     s = np.broadcast_to(1.0 if s is None else s, x.shape)
@@ -130,7 +129,9 @@ def _put(
     twice = np.flatnonzero(measured & ~np.isnan(made.values[node]))
     if twice.size:
         where = named_node(tree, int(node[twice[0]]))
-        check.fail(argument, f"must not repeat what another frame has; {where} is in both.")
+        check.fail(
+            argument, f"must not measure a node twice; {where} is in another DataFrame, too."
+        )
     made.values[node[measured]] = x[measured]
     made.variance[node[measured]] = s[measured]
 
@@ -142,19 +143,19 @@ def _read(
     names = label_names(tree)
     if library(frame) == "pandas" and hasattr(frame, "iloc") and not hasattr(frame, "columns"):
         if isinstance(variance, str):
-            check.fail("variance", "must be a number for a Series, which has no columns.")
+            check.fail("variance", "must be a number for a Series, because it has no columns.")
         columns = index_columns(tree, argument, frame.index)
         return columns, numbers(argument, frame), variance
     if library(frame) is None and not isinstance(frame, Mapping):
-        check.fail_type(argument, f"must be a frame or a Series, not {type(frame).__name__}.")
+        check.fail_type(argument, f"must be a DataFrame or Series, not {type(frame).__name__}.")
     present = [name for name in column_names(frame) if name in names]
     if library(frame) == "pandas":
         present += [n for n in frame.index.names if n in names and n not in present]
     if level is not None and level in names and level not in present:
-        check.fail(argument, f"must have the column {level!r} of its level.")
+        check.fail(argument, f"must have a column {level!r}, for the labels of its level.")
     if not present and (level is None or level in names):
-        listed = ", ".join(map(repr, names)) or "none: this tree has no labels"
-        check.fail(argument, f"must have the columns of labels ({listed}).")
+        listed = ", ".join(map(repr, names)) or "this tree has no labels"
+        check.fail(argument, f"must have a column of labels ({listed}).")
     others = [n for n in column_names(frame) if n not in present and n not in STRUCTURE]
     if isinstance(variance, str):
         others = [n for n in others if n != variance]

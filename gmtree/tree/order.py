@@ -14,8 +14,8 @@ from gmtree._sweep import unsigned
 _CYCLE_SHOWN = 8
 
 
-# A node with more internal children than this needs them at consecutive positions, so that sweeps
-# can add them up with compensation.
+# If a node has more internal children than this, they need consecutive positions, so that sweeps
+# can sum them with error compensation.
 _LARGE_FAMILY = 1024
 
 
@@ -25,8 +25,8 @@ class Positions(NamedTuple):
     Attributes
     ----------
     order : array or None
-        Node at each position: parents before children, leaves last and by the position of their
-        parent. None if the numbering itself is canonical.
+        Node at each position. Parents come before children; leaves come last, sorted by the
+        position of their parent. None if the numbering itself is canonical.
     position_parent : array
         Position of the parent of each position.
     level_start : array
@@ -48,12 +48,13 @@ class Positions(NamedTuple):
 def positions(
     argument: str, parent: np.ndarray, labels: np.ndarray | None, by_height: bool = False
 ) -> Positions:
-    """Check that `parent` (our own copy, entries in range) is a tree; order it for sweeps.
+    """Check that `parent` describes a tree, and return the order of its nodes for sweeps.
 
-    With `by_height` the order is canonical for any numbering.
+    `parent` is a private copy whose entries are in range. With `by_height` the order is always
+    canonical.
 
-    Random access takes most of the time. So only the first and the last pass visit leaves, which
-    are often most of the nodes.
+    Random access takes most of the time. Most nodes are often leaves, so only the first and the
+    last pass visit leaves.
     """
     level_start = _levels_if_canonical(parent)
     if level_start is not None:
@@ -103,7 +104,7 @@ def positions(
 
 
 def _levels_if_canonical(parent: np.ndarray) -> np.ndarray | None:
-    """Where the levels begin, or None if the numbering is not canonical."""
+    """First node of each level, and n; None if the numbering is not canonical."""
     n_internal = int(parent.max()) + 1
     height = np.zeros(max(n_internal, 1), parent.dtype)
     level_end = np.empty(n_internal + 1, parent.dtype)
@@ -129,7 +130,7 @@ def _describe_roots(
             seen.add(i)
             i = int(parent[i])
         root_is = "with parent -1" if labels is None else "without a parent"
-        return f"must have a root, a node {root_is}; {_describe_cycle(parent, i, labels)}."
+        return f"must have a root (a node {root_is}); {_describe_cycle(parent, i, labels)}."
     more = f" ({roots} nodes in all)" if roots > 2 else ""
     return (
         f"must have one root; nodes {_name(root, labels)} and {_name(other, labels)} "
@@ -138,7 +139,7 @@ def _describe_roots(
 
 
 def _describe_cycle(parent: np.ndarray, first: int, labels: np.ndarray | None) -> str:
-    """The cycle through a node that lies on one."""
+    """Description of the cycle on which the node `first` lies."""
     cycle = np.empty(_CYCLE_SHOWN, dtype=parent.dtype)
     length = kernels.find_cycle(parent, first, cycle)
     if length == 1:

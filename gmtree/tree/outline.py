@@ -1,4 +1,4 @@
-"""The top of a tree as text and as HTML."""
+"""The top levels of a tree as text and as HTML."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WIDEST_LABEL = 50
 
 
 def lines(tree: Any, depth: int, children: int) -> list[tuple[str, int | None]]:
-    """Lines of an outline with their nodes, or None for a line that represents several nodes."""
+    """Lines of an outline, each with its node, or None if it stands for several nodes."""
     found: list[tuple[str, int | None]] = []
     # (node, text before it, text before its children)
     waiting: list[tuple[int | str, str, str]] = [(tree.root, "", "")]
@@ -56,7 +56,7 @@ def _number(x: Any) -> str:
 
 
 def text(tree: Any, values: Any, depth: int, children: int) -> str:
-    """One line per node, with values in a column of their own."""
+    """An outline with one line per node, and the values in a separate column."""
     depth = check.count("depth", depth, least=1)
     children = check.count("children", children, least=1)
     found = lines(tree, depth, children)
@@ -72,7 +72,7 @@ def text(tree: Any, values: Any, depth: int, children: int) -> str:
 
 
 def html(tree: Any, columns: Mapping[str, Any] | None = None) -> str:
-    """The top of a tree as an HTML table for notebooks, light or dark, with numbers by node."""
+    """The top of a tree as an HTML table for notebooks, with columns of numbers per node."""
     shape = f"{tree.n:,} nodes, {tree.n_leaves:,} leaves, {tree.height} levels"
     style = "text-align:left;white-space:pre;font-family:monospace;padding:0 1em 0 0"
     rule = "border-bottom:1px solid currentColor"

@@ -1,4 +1,4 @@
-"""Ancestors and distances for pairs of nodes, from one index per tree instead of a matrix."""
+"""Ancestors and distances of pairs of nodes, from an index of the tree instead of a matrix."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gmtree._kernels import pairs as kernels
 
 
 class PathIndex:
-    """Heavy paths of a tree: O(n) to build, at most log2(n) steps to answer a pair.
+    """Heavy paths of a tree: built in O(n) steps, and at most log2(n) steps per query.
 
-    It keeps two positions per node. If positions differ from the caller's own numbers, it also
-    keeps the rank of each node.
+    The index stores two positions per node. If positions differ from the caller's numbers, it also
+    stores the position of each node.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class PathIndex:
         return out.reshape(i.shape)
 
     def path_sums(self, i: Any, j: Any, from_root: np.ndarray) -> np.ndarray:
-        """Sum on the path from each i to j, given sums on the path from the root to each node."""
+        """Sums of edge lengths from each i to j, given the sums from the root to every node."""
         i, j = self.pairs(i, j)
         # Widen small integers only for the nodes asked about: the tree may have many more.
         wide = np.int64 if from_root.dtype.kind == "i" else from_root.dtype
@@ -74,15 +74,15 @@ class PathIndex:
     def matrix(
         self, nodes: np.ndarray, depth_first: np.ndarray, value: np.ndarray, end: np.ndarray | None
     ) -> np.ndarray:
-        """`value` at the lowest common ancestor of each two of some nodes, as a matrix.
+        """Matrix of `value` at the lowest common ancestors of all pairs of the given nodes.
 
-        If `end` is given, the entry is the sum of `end` at both nodes minus twice `value` at their
-        ancestor.
+        If `end` is given, each entry is the sum of `end` at the two nodes minus twice `value` at
+        their ancestor.
 
         Parameters
         ----------
         nodes : array of int
-            In the order of rows and columns.
+            Nodes, in the order of the rows and columns of the result.
         depth_first : array of int
             Indices into `nodes`, in the order in which a depth-first walk meets these nodes.
         value, end : arrays of n numbers of the same type
@@ -103,7 +103,7 @@ class PathIndex:
         return out
 
     def pairs(self, i: Any, j: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Two arrays of node numbers, brought to one shape."""
+        """Two arrays of node numbers, broadcast to the same shape."""
         n = self._jump.shape[0]
         i, j = check.node_numbers("i", i, n), check.node_numbers("j", j, n)
         if i.shape == j.shape:
@@ -111,16 +111,16 @@ class PathIndex:
         try:
             i, j = np.broadcast_arrays(i, j)
         except ValueError:
-            check.fail("j", f"must have a shape that fits that of 'i', {i.shape}, not {j.shape}.")
+            check.fail("j", f"must have a shape that fits 'i', {i.shape}, not {j.shape}.")
         return i, j
 
     def _flat(self, nodes: np.ndarray) -> np.ndarray:
-        """The indices as one type of array, so that the kernels compile only once."""
+        """The node numbers as a flat array of one type, so that kernels compile only once."""
         return _sweep.readonly(np.ascontiguousarray(nodes, dtype=self._jump.dtype).ravel())
 
 
 def edge_lengths(argument: str, edge: Any, n: int, root: int) -> np.ndarray:
-    """Copy finite edge lengths as int64 or float64, with zero at the root, which has no edge."""
+    """Copy of finite edge lengths as int64 or float64, with zero at the root, which has no edge."""
     check.refuse_labels(argument, edge)
     a = check.reals(argument, edge)
     if a.shape not in ((), (n,)):
@@ -143,7 +143,7 @@ def sums_from_root(
         if 4 * longest > check.INT64_MAX:
             raise check.IntegerOverflowError(
                 argument,
-                f"must have sums that fit into 64-bit integers; {height - 1} "
+                f"must have sums along paths that fit into 64-bit integers; {height - 1} "
                 f"edges of up to {longest // height} do not. Floating-point numbers do.",
             )
     _sweep.propagate(layout, lengths, lengths)

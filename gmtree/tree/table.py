@@ -14,13 +14,13 @@ from gmtree.tree.locate import level_codes
 
 
 def default_kind(tree: Any) -> str:
-    """The library of the columns from which a tree was made, else pandas."""
+    """Name of the library of the columns from which a tree was made, or else "pandas"."""
     labels = tree._labels
     return (labels.kind if isinstance(labels, LevelLabels) else None) or "pandas"
 
 
 def to_frame(tree: Any, columns: Mapping[str, Any], backend: str | None) -> Any:
-    """Return a DataFrame with one row per node: number, parent, depth, labels and given columns."""
+    """DataFrame with one row per node: its number, parent, depth, labels and the given columns."""
     backend = default_kind(tree) if backend is None else backend
     check.one_of("backend", backend, LIBRARIES)
     table: dict[str, Any] = {
@@ -31,7 +31,9 @@ def to_frame(tree: Any, columns: Mapping[str, Any], backend: str | None) -> Any:
     given = {}
     for name, x in columns.items():
         if name in table:
-            check.fail(name, "must have another name: to_frame makes a column of that name.")
+            check.fail(
+                name, "must have another name, because to_frame adds a column with this name."
+            )
         given[name] = _one_per_node(tree, name, x)
     table.update(label_columns(tree, [*table, *given], backend))
     return adapter(backend).frame({**table, **given})
@@ -49,8 +51,8 @@ def _one_per_node(tree: Any, name: str, x: Any) -> Any:
 def label_columns(tree: Any, taken: Collection[str], kind: str | None) -> dict[str, Any]:
     """One column per level for a tree of levels, else a single column of labels.
 
-    Columns belong to the library `kind`. Without `kind` they are arrays. A level that has the name
-    of a column in `taken` gets ``level_`` before its name.
+    They are columns of the library `kind`, or arrays if `kind` is None. A level that has the name
+    of a column in `taken` gets the prefix ``level_``.
     """
     frames = None if kind is None else adapter(kind)
     if tree.level_names is None:

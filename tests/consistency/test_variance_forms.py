@@ -73,7 +73,7 @@ def test_noise_by_the_names_of_levels():
     [
         (
             {"state": 1.0},
-            r"must be by levels of the tree \('total', 'level', 'county'\), not 'state'",
+            r"must have levels of the tree as keys \('total', 'level', 'county'\), not 'state'",
         ),
         ({"county": -1.0}, r"'variance\['county'\]' must not be negative or NaN; it is -1"),
         ({"county": np.nan}, r"'variance\['county'\]' must not be negative or NaN; it is nan"),

@@ -306,7 +306,7 @@ def test_wrong_arguments_of_reconcile_frame():
         gm.reconcile_frame(frame, LEVELS, "state")
     with pytest.raises(ValueError, match="'tree' must have the levels"):
         gm.reconcile_frame(frame, LEVELS, "x", tree=gm.shapes.star(3))
-    with pytest.raises(ValueError, match=r"must be by levels .*'total', 'state', .* not 'town'"):
+    with pytest.raises(ValueError, match=r"must have levels .*'total', 'state', .* not 'town'"):
         gm.reconcile_frame(frame, LEVELS, "x", variance={"town": 1.0})
     with pytest.raises(ValueError, match="must name at least one column"):
         gm.reconcile_frame(frame, LEVELS, [])
