@@ -65,7 +65,8 @@ def _is_release(path: Path) -> bool:
 
     ending = files.kind("FILE", path, (".npz", *files.TABLES, ".ledger.json", *NEWICK))
     if ending == ".parquet":
-        return {"parent", "noisy"} <= set(column_names(path))
+        names = set(column_names(path))
+        return "parent" in names and bool(names & {"noisy", "stored_noisy_0"})
     return ending == ".npz"
 
 

@@ -16,7 +16,8 @@ from gmtree._files import write_csv
 from gmtree._progress import Progress
 from gmtree._text import say, short
 from gmtree.cli import files
-from gmtree.cli.rows import Leaf, Rows, level_names
+from gmtree.cli.rows import level_names
+from gmtree.cli.tables import Tables, add_options, tree_and_counts
 
 _DESCRIPTION = """\
 Publish the counts of a table with differential privacy.
@@ -27,6 +28,10 @@ that is needed to repeat the post-processing (.npz, .parquet; see gmtree.Release
 be '-' for CSV from standard input or to standard output. The values of each parent and its
 children add up; --nonnegative and --integer make them non-negative and whole. The ledger of OUT.csv
 is written to OUT.csv.ledger.json. If OUT is standard output, the ledger is only printed.
+
+With --axes A,B each leaf has a table: its records are counted by the columns A and B, whose values
+come from the public list --cells. OUT then has columns such as value_f_old for each cell of each
+of the --queries; the cell is named by its labels.
 
 Labels are written as they are: a spreadsheet may run a label that begins with =, +, - or @ as a
 formula.
@@ -77,6 +82,7 @@ def add_parser(subparsers: Any) -> None:
         "of all nodes or of the leaves), or "
         "numbers such as 1,2,4 from the root down",
     )
+    add_options(p)
     _add_people(p)
     _add_leaves(p)
     _add_output(p)
@@ -207,10 +213,10 @@ def _foresee(args: argparse.Namespace) -> str:
     from gmtree.privacy.accounting.allocation import divide
     from gmtree.privacy.planning.plan import plan_for
 
-    tree, _, budget = _prepare(args)
+    tree, _, budget, workload = _prepare(args)
     if args.account is not None:
-        Account(path=args.account).check(tree, divide(tree, budget))
-    described = _describe(tree, plan_for(tree, budget), args)
+        Account(path=args.account).check(tree, divide(tree, budget, workload))
+    described = _describe(tree, plan_for(tree, budget, workload), args)
     return f"{described}\n\nNothing was drawn, spent or written."
 
 
@@ -223,6 +229,8 @@ def _describe(tree: Any, plan: Any, args: argparse.Namespace) -> str:
         most = plan.ledger.max_contributions
         records = "1 record" if most == 1 else f"{most:,} records"
         counted = f"at most {records} per person (column {args.person!r})"
+    if args.axes is not None:
+        counted += f", by {args.axes}"
     but = ", without rows whose leaf --tree does not list" if args.ignore_unknown else ""
     parts = [
         f"{args.output or 'Dry run'}: {tree.n:,} nodes, {tree.n_leaves:,} leaves; "
@@ -268,6 +276,8 @@ def _check_options(args: argparse.Namespace) -> str:
     proper_confidence(args.confidence)
     if args.bootstrap is not None and not 1 <= args.bootstrap <= MOST_RUNS:
         raise ValueError(f"--bootstrap must be from 1 to {MOST_RUNS:,}, not {args.bootstrap}.")
+    if args.bootstrap is not None and args.axes is not None:
+        raise ValueError("--bootstrap goes without --axes.")
     if args.delta is not None:
         proper_delta(args.delta)
     if args.shares not in ("equal", "nodes", "leaves") and not re.match(r"[\d.]", args.shares):
@@ -299,16 +309,17 @@ def _check_options(args: argparse.Namespace) -> str:
 
 def _release(args: argparse.Namespace) -> Any:
     """The release that the options ask for."""
-    from gmtree.privacy import Account, Release
+    from gmtree.privacy import Account, Release, TableRelease
     from gmtree.privacy.publishing.publish import publish
 
-    tree, counts, budget = _prepare(args)
+    tree, counts, budget, workload = _prepare(args)
     with Progress(1, "adding noise") as progress:
         made = publish(
-            Release,
+            Release if args.axes is None else TableRelease,
             tree,
             counts,
             budget,
+            workload,
             account=None
             if args.account is None
             else Account(path=args.account, purpose=args.purpose),
@@ -319,11 +330,16 @@ def _release(args: argparse.Namespace) -> Any:
     return made
 
 
-def _prepare(args: argparse.Namespace) -> tuple[Any, np.ndarray, Any]:
-    """The tree, the counts of its leaves, and the budget."""
+def _prepare(args: argparse.Namespace) -> tuple[Any, np.ndarray, Any, Any]:
+    """The tree, the counts of its leaves, the budget and the queries of each node."""
     from gmtree.privacy import LEAVES_FROM_RECORDS, optimal_shares
     from gmtree.privacy.accounting.budget import Budget
+    from gmtree.privacy.accounting.workload import workload_of
 
+    tables = Tables.of(args)
+    what: dict[str, Any] = {"axes": None, "queries": None}
+    if tables is not None:
+        what = {"axes": tables.axes, "queries": tables.queries}
     bounds = _bounds(args)
     terms: dict[str, Any] = {
         "epsilon": args.epsilon,
@@ -336,15 +352,17 @@ def _prepare(args: argparse.Namespace) -> tuple[Any, np.ndarray, Any]:
         "invariants": [name.strip() for name in args.invariants.split(",") if name.strip()],
         "disclosures": [LEAVES_FROM_RECORDS] if args.tree is None else [],
     }
-    shares = args.shares.split(",") if re.match(r"[\d.]", args.shares) else None
+    shares: Any = args.shares.split(",") if re.match(r"[\d.]", args.shares) else None
+    if shares is not None and tables is not None:
+        shares = dict.fromkeys(tables.queries, shares)
     make = partial(Budget.of, **terms, person=args.person)
     budget = make(shares=shares)
-    tree, counts = _tree_and_counts(args, level_names(args.levels), bounds)
+    tree, counts = tree_and_counts(args, level_names(args.levels), tables, bounds)
     if args.shares in ("nodes", "leaves"):
         with Progress(1, "choosing shares") as progress:
-            budget = make(shares=optimal_shares(tree, objective=args.shares, **terms))
+            budget = make(shares=optimal_shares(tree, objective=args.shares, **what, **terms))
             progress.advance(1)
-    return tree, counts, budget
+    return tree, counts, budget, workload_of(budget, **what)
 
 
 def _bounds(args: argparse.Namespace) -> Any:
@@ -371,84 +389,6 @@ def may_write(path: Path, force: bool) -> bool:
         return True
     print("Nothing was written.")
     return False
-
-
-# --------------------------------------------------------------------------- input
-
-
-def _tree_and_counts(
-    args: argparse.Namespace, levels: list[str], bounds: Any
-) -> tuple[Any, np.ndarray]:
-    """The tree, and counts in the order of its leaves."""
-    from gmtree.tree import Tree
-
-    known = None
-    if args.tree is not None:
-        known = dict.fromkeys((path for path, _ in Rows(args.tree, levels, None)), 0)
-        if not known:
-            raise ValueError(f"{files.shown(args.tree)} has no rows.")
-    if args.person is None:
-        totals = _add_up(args.file, levels, args.count, known, args.ignore_unknown)
-    else:
-        totals = _add_up_people(args, levels, known, bounds)
-    # Leaves found in the rows are sorted, so that their order does not depend on the row order.
-    paths = sorted(totals) if args.tree is None else list(totals)
-    if not paths:
-        raise ValueError(f"{files.shown(args.file)} has no rows.")
-    columns = dict(zip(levels, zip(*paths, strict=True), strict=True))
-    tree = Tree.from_levels(columns, levels=levels)
-    # Leaves are in the order of the rows. Python's integers have no bound, but the release has one.
-    return tree, np.array([totals[path] for path in paths], dtype=object)
-
-
-def _add_up_people(
-    args: argparse.Namespace, levels: list[str], known: dict[Leaf, int] | None, bounds: Any
-) -> dict[Leaf, int]:
-    """Count the records of each leaf; each person's records count only up to `bounds`."""
-    from gmtree.labels.codes import Codes
-    from gmtree.labels.columns import encode
-    from gmtree.privacy.publishing.people import kept_records, leaf_keys, number_people
-
-    read = Rows(args.file, levels, None, args.person)
-    leaves: list[Leaf] = []
-    people: dict[str, int] = {}
-    whose: list[int] = []
-    for leaf, person in read.with_people():
-        if known is not None and leaf not in known:
-            if args.ignore_unknown:
-                continue
-            read.refuse_unknown()
-        leaves.append(leaf)
-        whose.append(people.setdefault(person, len(people)))
-    totals = dict.fromkeys(sorted(set(leaves)), 0) if known is None else known
-    if not totals:
-        return totals
-    number = {leaf: k for k, leaf in enumerate(totals)}
-    place = np.array([number[leaf] for leaf in leaves], np.int64)
-    columns = [encode(name, x) for name, x in zip(levels, zip(*totals, strict=True), strict=True)]
-    texts = Codes(np.array(whose, np.int64), np.array(list(people), dtype=object))
-    stay = kept_records(place, leaf_keys(columns), *number_people("--person", texts), bounds)
-    counts = np.bincount(place[stay], minlength=len(totals)).tolist()
-    return dict(zip(totals, counts, strict=True))
-
-
-def _add_up(
-    path: Path,
-    levels: list[str],
-    count: str | None,
-    known: dict[Leaf, int] | None,
-    ignore_unknown: bool,
-) -> dict[Leaf, int]:
-    """Add up counts by leaf, for the leaves in `known` if that is given."""
-    totals: dict[Leaf, int] = {} if known is None else known
-    read = Rows(path, levels, count)
-    for leaf, number in read:
-        if known is not None and leaf not in known:
-            if ignore_unknown:
-                continue
-            read.refuse_unknown()
-        totals[leaf] = totals.get(leaf, 0) + number
-    return totals
 
 
 # --------------------------------------------------------------------------- output

@@ -21,14 +21,14 @@ Leaf = tuple[str, ...]
 _WHOLE_NUMBER = re.compile(r"([+-]?[0-9]{1,1000})(?:\.0*)?")
 
 
-def level_names(text: str) -> list[str]:
+def level_names(text: str, option: str = "--levels") -> list[str]:
     """The names of the columns in ``--levels A,B,C``."""
     names = [name.strip() for name in text.split(",")]
     for name in names:
         if not name:
-            raise ValueError("--levels must name columns, with one comma between two of them.")
+            raise ValueError(f"{option} must name columns, with one comma between two of them.")
         if names.count(name) > 1:
-            raise ValueError(f"--levels must name each column once; {name!r} is there twice.")
+            raise ValueError(f"{option} must name each column once; {name!r} is there twice.")
     return names
 
 
@@ -124,11 +124,11 @@ class Rows:
             self.refuse(self._levels[leaf.index("")], "must have a label; it is empty.")
         return leaf
 
-    def refuse_unknown(self) -> NoReturn:
-        """Refuse the last row: its leaf is not in the public list."""
+    def refuse_unknown(self, what: str, option: str) -> NoReturn:
+        """Refuse the last row: its leaf or cell is not in the public list."""
         raise ValueError(
-            f"{self.place} has a leaf that --tree does not list. Labels are compared exactly, with "
-            "blanks and leading zeros. --ignore-unknown leaves such rows out."
+            f"{self.place} has a {what} that {option} does not list. Labels are compared exactly, "
+            "with blanks and leading zeros. --ignore-unknown leaves such rows out."
         )
 
     def refuse(self, column: str, rule: str) -> NoReturn:

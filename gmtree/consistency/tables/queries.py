@@ -113,9 +113,16 @@ class Axes:
         )  # fmt: skip
 
     def cells(self, query: Query) -> list[str]:
-        """Names of the cells of a query, in their order: labels, or else numbers, joined by _."""
+        """Names of the cells of a query, in their order: labels, or else numbers, joined by _.
+
+        Numbers are also used if two cells would have the same name.
+        """
+        numbers = [range(self.names[name]) for name in query]
         along = [self.labels[name] or range(self.names[name]) for name in query]
-        return ["_".join(map(str, cell)) for cell in product(*along)]
+        found = ["_".join(map(str, cell)) for cell in product(*along)]
+        if len(set(found)) < len(found):
+            return ["_".join(map(str, cell)) for cell in product(*numbers)]
+        return found
 
     def summed(self, x: np.ndarray, kept: tuple[int, ...]) -> np.ndarray:
         """Sum rows of cells to rows of the cells of a query, whose axes are in ascending order."""

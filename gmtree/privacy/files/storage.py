@@ -36,6 +36,7 @@ TABLES_FORMAT = "gmtree table release 1"
 LEDGER_FORMAT = "gmtree release ledger 1"
 # Names of the arrays among the columns of a Parquet file.
 _COLUMNS = {"parent": "parent", "noisy": "noisy", "exact": "exact", "labels": "stored_label"}
+_STORED = "stored_"
 _NEEDS_PYARROW = "Parquet files need pyarrow: pip install 'gmtree[frames]'."
 
 # The errors that readers of archives, tables and JSON raise for damaged bytes. One wrong bit can
@@ -68,8 +69,7 @@ Parts = tuple[Tree, Any, Ledger, np.ndarray | None, bool, bool, dict[str, Any] |
 def save(release: Any, path: str | os.PathLike[str]) -> None:
     """Write a file that :func:`load`, or for tables :func:`load_tables`, can read."""
     target = check.path("path", path)
-    kinds = (_write_npz,) if _is_tables(release) else (_write_npz, _write_parquet)
-    write = _for_suffix(target, *kinds)
+    write = _for_suffix(target, _write_npz, _write_parquet)
     arrays, header = _pack(release)
     header["checksum"] = checksum(header, arrays)
     with replacing(target) as stream:
@@ -154,7 +154,7 @@ def load(path: str | os.PathLike[str]) -> Parts:
 def load_tables(path: str | os.PathLike[str]) -> Parts:
     """Read the parts of a TableRelease; raise ValueError for any other file."""
     target = check.path("path", path)
-    read = _for_suffix(target, _read_npz)
+    read = _for_suffix(target, _read_npz, _read_parquet)
     with _written_by("TableRelease.save"):
         return _load(target, read, TABLES_FORMAT, _noisy_tables)
 
@@ -162,14 +162,12 @@ def load_tables(path: str | os.PathLike[str]) -> Parts:
 def is_of_tables(path: str | os.PathLike[str]) -> bool:
     """Whether the header of a file says that it is a release of tables."""
     target = check.path("path", path)
-    if target.suffix.lower() != ".npz":
-        return False
-    with (
-        _written_by("Release.save or TableRelease.save"),
-        target.open("rb") as stream,
-        _opened_npz(stream) as file,
-    ):
-        return _npz_header(file).get("format") == TABLES_FORMAT
+    with _written_by("Release.save or TableRelease.save"), target.open("rb") as stream:
+        if target.suffix.lower() == ".parquet":
+            with _opened_parquet(stream) as (_, header):
+                return header.get("format") == TABLES_FORMAT
+        with _opened_npz(stream) as file:
+            return _npz_header(file).get("format") == TABLES_FORMAT
 
 
 @contextmanager
@@ -337,11 +335,25 @@ def _write_parquet(
     stream: IO[bytes], arrays: Arrays, header: Mapping[str, Any], release: Any
 ) -> None:
     pa, parquet = need_pyarrow()
-    table = columns(release, None) | {_COLUMNS[name]: array for name, array in arrays.items()}
-    table["noisy"] = measured_only(release, arrays["noisy"])
-    fields = {name: pa.array(_for_arrow(column)) for name, column in table.items()}
+    table = columns(release, None) | {_column(name): array for name, array in arrays.items()}
+    if not _is_tables(release):
+        table["noisy"] = measured_only(release, arrays["noisy"])
+    fields = {name: _arrow_array(pa, column) for name, column in table.items()}
     metadata = {"gmtree": json.dumps(header)}
     parquet.write_table(pa.table(fields).replace_schema_metadata(metadata), stream)
+
+
+def _column(name: str) -> str:
+    """The name of the column of an array."""
+    return _COLUMNS.get(name, f"{_STORED}{name}")
+
+
+def _arrow_array(pa: Any, column: np.ndarray) -> Any:
+    """A column; the tables of a query become lists of the same length."""
+    if column.ndim == 1:
+        return pa.array(_for_arrow(column))
+    flat = column.reshape(len(column), -1)
+    return pa.FixedSizeListArray.from_arrays(pa.array(flat.ravel()), flat.shape[1])
 
 
 def _for_arrow(column: np.ndarray) -> Any:
@@ -355,24 +367,44 @@ def _for_arrow(column: np.ndarray) -> Any:
     return [None if x is None else str(x) for x in listed]
 
 
-def _read_parquet(stream: IO[bytes]) -> tuple[Arrays, dict[str, Any]]:
+@contextmanager
+def _opened_parquet(stream: IO[bytes]) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Open the file and read its header; refuse more rows than bytes."""
     pa, parquet = need_pyarrow()
     try:
         file = parquet.ParquetFile(stream)
         # Even when compressed, the column of node numbers takes several bytes per row.
         if file.metadata.num_rows > stream.seek(0, os.SEEK_END):
             raise ValueError("it has more rows than bytes")
-        header = _mapping(json.loads((file.schema_arrow.metadata or {})[b"gmtree"]))
-        stored = {a: b for a, b in _COLUMNS.items() if b in file.schema_arrow.names}
-        table = file.read(columns=list(stored.values()))
-        whole = {b: table[b] for b in stored.values()}
-        # A node that was not measured has a missing entry in the file, and 0 in memory.
-        whole["noisy"] = whole["noisy"].fill_null(0)
-        arrays = {a: whole[b].to_numpy() for a, b in stored.items()}
-        if "labels" in arrays and header["labels"]["dtype"][1] == "U":
-            arrays["labels"] = portable(arrays["labels"].astype(str))
+        yield file, _mapping(json.loads((file.schema_arrow.metadata or {})[b"gmtree"]))
     except (*_UNREADABLE, pa.ArrowException) as error:
         _refuse_unreadable("it cannot be read", error)
+
+
+def _read_parquet(stream: IO[bytes]) -> tuple[Arrays, dict[str, Any]]:
+    with _opened_parquet(stream) as (file, header):
+        names = file.schema_arrow.names
+        stored = {a: b for a, b in _COLUMNS.items() if b in names}
+        shapes: dict[str, tuple[int, ...]] = {}
+        if header.get("format") == TABLES_FORMAT:
+            stored.pop("noisy", None)
+            workload = Ledger.from_dict(header["ledger"])._workload
+            for k, query in enumerate(workload.queries):
+                stored[f"noisy_{k}"], shapes[f"noisy_{k}"] = (
+                    _column(f"noisy_{k}"), workload.query_shape(query),
+                )  # fmt: skip
+        table = file.read(columns=list(stored.values()))
+        whole = {a: table[b] for a, b in stored.items()}
+        if "noisy" in whole:
+            # A node that was not measured has a missing entry in the file, and 0 in memory.
+            whole["noisy"] = whole["noisy"].fill_null(0)
+        arrays = {}
+        for name, column in whole.items():
+            shape = shapes.get(name, ())
+            flat = column.combine_chunks().flatten() if shape else column
+            arrays[name] = flat.to_numpy().reshape(-1, *shape)
+        if "labels" in arrays and header["labels"]["dtype"][1] == "U":
+            arrays["labels"] = portable(arrays["labels"].astype(str))
     return arrays, header
 
 

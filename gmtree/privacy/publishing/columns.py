@@ -32,7 +32,41 @@ def to_frame(release: Any, confidence: float, backend: str | None) -> Any:
     return release.tree.to_frame(backend=backend, **_results(release, confidence))
 
 
-def _results(release: Any, confidence: float | None) -> dict[str, np.ndarray]:
+def of_query(release: Any, query: tuple[str, ...], confidence: float | None) -> dict[str, Any]:
+    """The columns of the cells of a query, named by their labels, and their standard error."""
+    ends = () if confidence is None else release.interval(query, confidence)
+    estimate = release._post.marginal(release.estimate, query)
+    tables = {
+        "value": release.marginal(query),
+        "estimate": estimate,
+        **dict(zip(INTERVAL, ends, strict=False)),
+    }
+    found: dict[str, Any] = {}
+    cells = release._post._axes.cells(query)
+    for cell, label in zip(np.ndindex(*estimate.shape[1:]), cells, strict=True):
+        for name, table in tables.items():
+            found[f"{name}_{label}" if cell else name] = table[(slice(None), *cell)]
+    return found | {"estimate_std_error": release.std_error(query)}
+
+
+def _of_tables(release: Any, confidence: float | None) -> dict[str, Any]:
+    """The columns of all measured queries.
+
+    Standard errors have the axes of their query in their name. A name that occurs twice, because
+    labels are alike, gets a number.
+    """
+    found: dict[str, Any] = {}
+    for query in release.queries:
+        for name, column in of_query(release, query, confidence).items():
+            name = "_".join((name, *query)) if name == "estimate_std_error" else name
+            again = [f"{name}_{k}" for k in range(2, len(found) + 2)]
+            found[next(x for x in (name, *again) if x not in found)] = column
+    return found
+
+
+def _results(release: Any, confidence: float | None) -> dict[str, Any]:
+    if release.ledger.axes is not None:
+        return _of_tables(release, confidence)
     low_high = () if confidence is None else release.interval(confidence)
     return {
         "value": release.values,

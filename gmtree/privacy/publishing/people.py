@@ -79,15 +79,22 @@ def kept_records(
     whose: np.ndarray,
     person_key: np.ndarray,
     bounds: Bounds,
+    cells: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> np.ndarray:
     """Positions of the counted records, given the leaf and the person of each record.
 
     A person's leaves are sorted by a hash of the person and the leaf, and the person's records are
     counted leaf by leaf until a bound is reached. `leaf_key` has a hash of each leaf
-    (:func:`leaf_keys`), and `person_key` a hash of each person (:func:`number_people`).
+    (:func:`leaf_keys`), and `person_key` a hash of each person (:func:`number_people`). If leaves
+    have tables, `cells` are the cell of each record and a hash of each cell. Within a leaf, a
+    person's records are then sorted by a hash of the person, the leaf and the cell.
     """
     mixed = splitmix(person_key[whose] ^ splitmix(leaf_key[leaf]))
-    order = np.lexsort((leaf, mixed, whose))
+    keys: tuple[np.ndarray, ...] = (leaf, mixed, whose)
+    if cells is not None:
+        cell, cell_key = cells
+        keys = (cell, splitmix(mixed ^ splitmix(cell_key[cell])), *keys)
+    order = np.lexsort(keys)
     person, place, rows = whose[order], leaf[order], np.arange(order.size)
     new_person = np.diff(person, prepend=-1) != 0
     new_leaf = new_person | (np.diff(place, prepend=-1) != 0)

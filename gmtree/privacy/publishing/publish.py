@@ -250,8 +250,9 @@ class Published(ABC, Generic[Solver]):
 
         The file holds the noisy counts, the tree with its labels, the ledger, the options and
         the provenance, all of which are public already. ``.npz`` needs no further package.
-        ``.parquet``, for counts only, needs pyarrow. Other programs can read this file: it has one
-        row per node, with values, estimates and their standard errors.
+        ``.parquet`` needs pyarrow. Other programs can read this file: it has one row per node, with
+        values, estimates and their standard errors. For tables it has these columns for each cell
+        of each query, such as ``value_f_old``.
         """
         from gmtree.privacy.files import storage
 

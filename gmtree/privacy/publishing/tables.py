@@ -25,7 +25,7 @@ from gmtree.privacy.accounting.ledger import Ledger
 from gmtree.privacy.accounting.workload import TableQuery, lengths_of, workload_of
 from gmtree.privacy.noise.registry import MECHANISMS
 from gmtree.privacy.planning.plan import Plan
-from gmtree.privacy.publishing.columns import INTERVAL
+from gmtree.privacy.publishing.columns import of_query
 from gmtree.privacy.publishing.cumulants import query_variances
 from gmtree.privacy.publishing.intervals import proper_confidence, widest
 from gmtree.privacy.publishing.measuring import measure_tables
@@ -312,18 +312,7 @@ class TableRelease(Published[TableConsistency]):
         """
         if backend is not None:
             check.one_of("backend", backend, ("pandas", "polars", "pyarrow"))
-        low, high = self.interval(query, confidence)
-        tables = {
-            "value": self.marginal(query),
-            "estimate": self._post.marginal(self.estimate, query),
-            **dict(zip(INTERVAL, (low, high), strict=True)),
-        }
-        columns: dict[str, np.ndarray] = {}
-        cells = self._post._axes.cells(query)
-        for cell, label in zip(np.ndindex(*low.shape[1:]), cells, strict=True):
-            for name, table in tables.items():
-                columns[f"{name}_{label}" if cell else name] = table[(slice(None), *cell)]
-        columns["estimate_std_error"] = self.std_error(query)
+        columns = of_query(self, query, proper_confidence(confidence))
         return self.tree.to_frame(backend=backend, **columns)
 
     @staticmethod

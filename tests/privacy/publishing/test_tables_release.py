@@ -9,6 +9,7 @@ from functools import partial
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -482,8 +483,10 @@ def test_both_ends_of_intervals_are_cut_off_at_0():
 def test_saved_and_loaded(seeded, tmp_path):
     r = gm.release_tables(TREE, COUNTS, axes=AXES, queries=QUERIES, rho=1, invariants=["state"],
                           nonnegative=True)  # fmt: skip
-    r.save(tmp_path / "r.npz")
-    for again in (gm.TableRelease.load(tmp_path / "r.npz"), pickle.loads(pickle.dumps(r))):
+    files = [tmp_path / "r.npz", tmp_path / "r.parquet"]
+    for path in files:
+        r.save(path)
+    for again in (*map(gm.TableRelease.load, files), pickle.loads(pickle.dumps(r))):
         assert again.ledger == r.ledger
         assert again.provenance == r.provenance
         assert again.queries == r.queries
@@ -492,13 +495,15 @@ def test_saved_and_loaded(seeded, tmp_path):
         with pytest.raises(ValueError, match="read-only"):
             again.noisy[()][0] = 1
     assert r.provenance["function"] == "release_tables"
-    with pytest.raises(ValueError, match=r"must end in \.npz"):
-        r.save(tmp_path / "r.parquet")
-    with pytest.raises(ValueError, match="its format is"):
-        gm.Release.load(tmp_path / "r.npz")
-    gm.release(TREE, [1] * 5, epsilon=1).save(tmp_path / "p.npz")
-    with pytest.raises(ValueError, match=r"written by TableRelease\.save; its format is"):
-        gm.TableRelease.load(tmp_path / "p.npz")
+    plain = gm.release(TREE, [1] * 5, epsilon=1)
+    for path in files:
+        assert storage.is_of_tables(path)
+        with pytest.raises(ValueError, match="its format is"):
+            gm.Release.load(path)
+        plain.save(path)
+        assert not storage.is_of_tables(path)
+        with pytest.raises(ValueError, match=r"written by TableRelease\.save; its format is"):
+            gm.TableRelease.load(path)
     frame = r.to_frame(("sex",))
     np.testing.assert_array_equal(frame["value_1"], r.marginal(("sex",))[:, 1])
 
@@ -512,9 +517,11 @@ def load_or_none(path) -> gm.TableRelease | None:
         raise
 
 
-def test_damaged_or_false_files_are_refused(seeded, tmp_path):
+@pytest.mark.parametrize("ending", ["npz", "parquet"])
+def test_damaged_or_false_files_are_refused(seeded, tmp_path, ending):
     r = gm.release_tables(TREE, COUNTS, axes=AXES, queries=QUERIES, rho=1)
-    path = tmp_path / "r.npz"
+    path = tmp_path / f"r.{ending}"
+    write = storage._write_npz if ending == "npz" else storage._write_parquet
     r.save(path)
     whole, rng = path.read_bytes(), np.random.default_rng(0)
     for _ in range(60):
@@ -530,8 +537,8 @@ def test_damaged_or_false_files_are_refused(seeded, tmp_path):
         change(arrays, header)
         header["checksum"] = checksum(header, arrays)
         with path.open("wb") as stream:
-            storage._write_npz(stream, arrays, header, r)
-        with pytest.raises(ValueError, match="do not fit together"):
+            write(stream, arrays, header, r)
+        with pytest.raises(ValueError, match=r"do not fit together|cannot be read|is damaged"):
             gm.TableRelease.load(path)
 
     forged(lambda arrays, _: arrays.pop("noisy_1"))
@@ -621,3 +628,33 @@ def test_labels_of_axes_are_saved_and_name_the_columns(tmp_path):
         assert each.axes == {"sex": 2}
         assert list(each.to_frame(("sex",)))[3::4] == ["value_f", "value_m", "estimate_std_error"]
     assert privacy.Ledger.from_dict(r.ledger.to_dict()) == r.ledger
+
+
+def test_a_parquet_file_has_a_column_for_each_label(seeded, tmp_path):
+    axes = {"sex": ["f", "m"], "age": ["young", "old"]}
+    r = gm.release_tables(TREE, COUNTS[..., :2], axes=axes, queries=[(), ("age", "sex")], rho=1)
+    r.save(tmp_path / "r.parquet")
+    table = pd.read_parquet(tmp_path / "r.parquet")
+    assert list(table)[:8] == ["node", "parent", "depth", "state", "county", "value", "estimate",
+                               "estimate_std_error"]  # fmt: skip
+    by_cell = r.marginal(("age", "sex"))
+    for cell in product(range(2), range(2)):
+        name = f"{axes['age'][cell[0]]}_{axes['sex'][cell[1]]}"
+        np.testing.assert_array_equal(table[f"value_{name}"], by_cell[(slice(None), *cell)])
+    np.testing.assert_array_equal(table["estimate_std_error_age_sex"], r.std_error(("sex", "age")))
+
+
+def test_cells_and_queries_that_would_have_one_name_keep_their_columns(tmp_path):
+    """The labels a_b, c and a, b_c are joined to the same text; so are a label and a query."""
+    axes = {"x": ["a_b", "a"], "y": ["c", "b_c"]}
+    counts = np.arange(8).reshape(2, 2, 2)
+    terms = {"axes": axes, "queries": [("x", "y")], "rho": 10**6}
+    r = gm.release_tables(gm.shapes.star(3), counts, **terms)
+    named = [name for name in r.to_frame(("x", "y")) if name.startswith("value")]
+    assert named == ["value_0_0", "value_0_1", "value_1_0", "value_1_1"]
+    r = gm.release_tables(gm.shapes.star(3), counts[:, 0], axes={"x": ["std_error_x", "z"]},
+                          queries=[("x",), ()], rho=10**6)  # fmt: skip
+    r.save(tmp_path / "r.parquet")
+    table = pd.read_parquet(tmp_path / "r.parquet")
+    np.testing.assert_array_equal(table["estimate_std_error_x"], r.estimate[:, 0])
+    np.testing.assert_array_equal(table["estimate_std_error_x_2"], r.std_error(("x",)))

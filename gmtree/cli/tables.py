@@ -1,0 +1,223 @@
+"""Counts of the leaves, or of the cells of their tables, from the rows of a file."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gmtree.cli import files
+from gmtree.cli.rows import Leaf, Rows, level_names
+
+_WHICH_CELLS = (
+    "Give the public list of cells with --cells FILE: a table with the columns of --axes. Values "
+    "that were taken from the data would publish that someone has them."
+)
+
+
+def add_options(p: argparse.ArgumentParser) -> None:
+    """Add the options of releases of tables."""
+    group = p.add_argument_group("tables at the leaves")
+    group.add_argument("--axes", metavar="A,B", help="columns by which the records are tabulated")
+    group.add_argument(
+        "--cells",
+        metavar="FILE",
+        type=Path,
+        help="public list of the cells of the tables, with the columns of --axes: their values, in "
+        "the order in which they first occur, are the rows and columns of each table",
+    )
+    group.add_argument(
+        "--queries",
+        metavar="Q",
+        help="measured sums of the tables, such as total,A,A:B (default: the total and the whole "
+        "table)",
+    )
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The axes of a table with their public labels, and the queries that are measured."""
+
+    axes: dict[str, list[str]]
+    queries: list[tuple[str, ...]]
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> Tables | None:
+        """From the options; None for plain counts. Reads only the file of cells."""
+        if args.axes is None:
+            for name in ("cells", "queries"):
+                if getattr(args, name) is not None:
+                    raise ValueError(f"--{name} goes with --axes.")
+            return None
+        names = level_names(args.axes, "--axes")
+        both = set(names) & {*level_names(args.levels), args.count, args.person}
+        if both:
+            raise ValueError(f"--axes must not name other columns; {min(both)!r} is one already.")
+        if args.cells is None:
+            raise ValueError(_WHICH_CELLS)
+        queries = _queries(args.queries, names)
+        if files.STANDARD == args.cells in (args.file, args.tree):
+            raise ValueError("--cells and another file must not both be standard input.")
+        found: list[dict[str, None]] = [{} for _ in names]
+        for cell, _ in Rows(args.cells, names, None):
+            for values, label in zip(found, cell, strict=True):
+                values[axis_text(label)] = None
+        if not found[0]:
+            raise ValueError(f"{files.shown(args.cells)} has no rows.")
+        return cls(dict(zip(names, map(list, found), strict=True)), queries)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the axes."""
+        return tuple(map(len, self.axes.values()))
+
+    def numbers(self) -> list[dict[str, int]]:
+        """The number of each label along its axis."""
+        return [{label: k for k, label in enumerate(own)} for own in self.axes.values()]
+
+
+def axis_text(label: str) -> str:
+    """The text of a value of an axis, in which 7 and 7.0 are the same."""
+    from gmtree.privacy.publishing.people import person_text
+
+    return person_text("--axes", label) or ""
+
+
+def _queries(text: str | None, axes: list[str]) -> list[tuple[str, ...]]:
+    """The queries in ``--queries total,A,A:B``."""
+    if text is None:
+        return [(), tuple(axes)]
+    found: list[tuple[str, ...]] = []
+    for part in text.split(","):
+        query = () if part.strip() == "total" else tuple(x.strip() for x in part.split(":"))
+        for name in query:
+            if name not in axes:
+                raise ValueError(
+                    f"--queries must be 'total' or axes joined by ':', not {part.strip()!r}; the "
+                    f"axes are {', '.join(axes)}."
+                )
+        if len(set(query)) < len(query) or set(query) in map(set, found):
+            raise ValueError(f"--queries must be different; {part.strip()!r} repeats something.")
+        found.append(query)
+    return found
+
+
+# --------------------------------------------------------------------------- counting
+
+
+def tree_and_counts(
+    args: argparse.Namespace, levels: list[str], tables: Tables | None, bounds: Any
+) -> tuple[Any, np.ndarray]:
+    """The tree, and the counts or tables of its leaves in their order."""
+    from gmtree.tree import Tree
+
+    known = None
+    if args.tree is not None:
+        known = dict.fromkeys(path for path, _ in Rows(args.tree, levels, None))
+        if not known:
+            raise ValueError(f"{files.shown(args.tree)} has no rows.")
+    read = _Records(args, levels, tables, known)
+    found = read.add_up() if args.person is None else read.add_up_people(bounds)
+    # Leaves found in the rows are sorted, so that their order does not depend on the row order.
+    paths = sorted({leaf for leaf, _ in found}) if known is None else list(known)
+    if not paths:
+        raise ValueError(f"{files.shown(args.file)} has no rows.")
+    number = {leaf: k for k, leaf in enumerate(paths)}
+    # Leaves are in the order of the rows. Python's integers have no bound, but the release has one.
+    counts = np.zeros((len(paths), *(tables.shape if tables else ())), object)
+    for (leaf, cell), count in found.items():
+        counts[(number[leaf], *cell)] = count
+    columns = dict(zip(levels, zip(*paths, strict=True), strict=True))
+    return Tree.from_levels(columns, levels=levels), counts
+
+
+Cell = tuple[int, ...]
+
+
+class _Records:
+    """Read the leaf and the cell of each row of FILE.
+
+    `known` has the public leaves; None if the leaves that occur are public.
+    """
+
+    def __init__(
+        self,
+        args: argparse.Namespace,
+        levels: Sequence[str],
+        tables: Tables | None,
+        known: dict[Leaf, None] | None,
+    ) -> None:
+        axes = list(tables.axes) if tables else []
+        self._rows = Rows(args.file, [*levels, *axes], args.count, args.person)
+        self._split, self._known, self._ignore = len(levels), known, args.ignore_unknown
+        self._tables, self._numbers = tables, tables.numbers() if tables else []
+
+    def add_up(self) -> dict[tuple[Leaf, Cell], int]:
+        """The counts by leaf and cell."""
+        found: Counter[tuple[Leaf, Cell]] = Counter()
+        for place, count in self._placed(self._rows):
+            found[place] += count
+        return found
+
+    def add_up_people(self, bounds: Any) -> dict[tuple[Leaf, Cell], int]:
+        """The number of records by leaf and cell; a person's count only up to `bounds`."""
+        from gmtree.labels.codes import Codes
+        from gmtree.labels.columns import encode
+        from gmtree.privacy.publishing.people import kept_records, leaf_keys, number_people
+
+        people: dict[str, int] = {}
+        leaves: dict[Leaf, int] = {}
+        cells: dict[Cell, int] = {}
+        rows = [
+            (leaves.setdefault(leaf, len(leaves)), cells.setdefault(cell, len(cells)),
+             people.setdefault(person, len(people)))
+            for (leaf, cell), person in self._placed(self._rows.with_people())
+        ]  # fmt: skip
+        if not rows:
+            return {}
+        leaf, cell, whose = np.array(rows, np.int64).T
+
+        def keys(labels: list[tuple[str, ...]]) -> np.ndarray:
+            return leaf_keys([encode("FILE", x) for x in zip(*labels, strict=True)])
+
+        tables, in_leaf = self._tables, None
+        if tables is not None:
+            own = list(tables.axes.values())
+            texts = [tuple(own[a][k] for a, k in enumerate(place)) for place in cells]
+            in_leaf = cell, keys(texts)
+        names = Codes(whose, np.array(list(people), dtype=object))
+        stay = kept_records(
+            leaf, keys(list(leaves)), *number_people("--person", names), bounds, in_leaf
+        )
+        kept = Counter(zip(leaf[stay].tolist(), cell[stay].tolist(), strict=True))
+        leaf_of, cell_of = list(leaves), list(cells)
+        found = {(leaf_of[i], cell_of[c]): count for (i, c), count in kept.items()}
+        # All leaves that occur are public, even if none of their records is counted.
+        return {(path, cell_of[0]): 0 for path in leaf_of} | found
+
+    def _placed(self, rows: Any) -> Iterator[tuple[tuple[Leaf, Cell], Any]]:
+        """The leaf and the cell of each row, and its count or person; unknown ones are refused."""
+        cache: dict[Leaf, Cell | None] = {}
+        for labels, further in rows:
+            leaf, own = labels[: self._split], labels[self._split :]
+            if self._known is not None and leaf not in self._known:
+                if not self._ignore:
+                    self._rows.refuse_unknown("leaf", "--tree")
+                continue
+            if own not in cache:
+                cache[own] = self._cell(own)
+            cell = cache[own]
+            if cell is None:
+                if not self._ignore:
+                    self._rows.refuse_unknown("cell", "--cells")
+                continue
+            yield (leaf, cell), further
+
+    def _cell(self, labels: Leaf) -> Cell | None:
+        found = [own.get(axis_text(x)) for own, x in zip(self._numbers, labels, strict=True)]
+        return None if None in found else tuple(k for k in found if k is not None)
