@@ -10,7 +10,7 @@ except ImportError:  # before Python 3.11
 
 EXTRAS = ("graph", "frames", "plot")
 # Of the extra `test` only what runs the tests: the other packages are those compared with.
-TOOLS = ("pytest", "pytest-xdist", "hypothesis")
+TOOLS = ("pytest", "pytest-xdist", "hypothesis", "polars")
 
 project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
 optional = project["optional-dependencies"]
