@@ -1,1 +1,1 @@
-"""Labels of nodes: columns of any library as codes, trees from levels, nodes from labels."""
+"""Labels of nodes: columns of any DataFrame library as codes, and trees made from such columns."""

@@ -1,4 +1,4 @@
-"""A column of labels as integer codes, in which labels from all sources are compared."""
+"""A column of labels as integer codes, a form in which labels of all libraries can be compared."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from gmtree.labels.distinct import as_objects, factorize
 
 
 class Codes(NamedTuple):
-    """A column of labels: row k has ``categories[codes[k]]``, or no label if ``codes[k]`` is -1.
+    """A column of labels: row k has the label ``categories[codes[k]]``, or none if the code is -1.
 
-    Without `categories`, the codes are the labels themselves: whole numbers, none missing.
+    If `categories` is None, the labels are integers, all present, and `codes` holds them directly.
     """
 
     codes: np.ndarray
@@ -20,7 +20,7 @@ class Codes(NamedTuple):
 
     @property
     def missing(self) -> np.ndarray | None:
-        """Mask of the rows that have no label; None if all have one."""
+        """Mask of the rows without a label; None if every row has one."""
         if self.categories is None:
             return None
         missing = self.codes < 0
@@ -39,14 +39,14 @@ class Codes(NamedTuple):
         assert own.categories is not None
         labels = np.full(own.categories.size + 1, None, dtype=object)
         labels[:-1] = as_objects(own.categories)
-        return labels[own.codes]  # code -1 selects the last entry
+        return labels[own.codes]  # The code -1 selects the last entry.
 
     def take(self, rows: Any) -> Codes:
-        """The labels of some rows."""
+        """The labels of the given rows."""
         return Codes(self.codes[rows], self.categories)
 
     def with_categories(self) -> Codes:
-        """Return codes that point into `categories`, also for whole numbers."""
+        """The same labels with `categories`, even if they are integers."""
         if self.categories is not None:
             return self
         codes, first = factorize("labels", self.codes)
@@ -59,7 +59,7 @@ def from_numpy(argument: str, a: np.ndarray) -> Codes:
         return Codes(a, None)
     codes, first = factorize(argument, a)
     categories = a[first]
-    # pandas stores whole numbers as floats if some are missing.
+    # pandas stores integers as floats if some of them are missing.
     some_missing = a.dtype.kind == "f" and first.size > 0 and (codes < 0).any()
     whole = some_missing and (np.floor(categories) == categories).all()
     if whole and np.abs(categories).max() <= 2**53:

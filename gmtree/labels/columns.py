@@ -1,4 +1,4 @@
-"""Columns of labels and of numbers, from DataFrames and from other objects with columns.
+"""Columns of labels and of numbers, read from DataFrames and from other objects with columns.
 
 Each library encodes its own labels, which is faster than handling them as Python objects.
 """
@@ -28,7 +28,7 @@ def encode(argument: str, x: Any) -> Codes:
         return adapter(kind).encode(argument, x)
     except (ArgumentError, MemoryError):
         raise
-    except Exception:  # errors of the libraries may show labels, which can be private
+    except Exception:  # Errors of the libraries may show labels, which can be private.
         pass
     fail(argument, f"must hold labels that {kind} can read, such as text in UTF-8.")
 
@@ -45,7 +45,7 @@ def numbers(argument: str, x: Any) -> np.ndarray:
 
 
 def encode_index(index: Any) -> list[tuple[Any, Codes]]:
-    """Names and labels of each level of a pandas index."""
+    """Name and labels of each level of a pandas index."""
     if not hasattr(index, "levels"):
         return [(index.name, encode("index", index))]
     return [
@@ -70,7 +70,7 @@ def column_names(frame: Any) -> list[Any]:
 
 
 def listed_names(argument: str, x: Any) -> list[Any]:
-    """Names of columns as a list; sets are refused, since they have no order."""
+    """Column names as a list; sets are refused because they have no order."""
     if (
         isinstance(x, (str, bytes, set, frozenset))
         or not isinstance(x, Iterable)
@@ -84,7 +84,7 @@ def listed_names(argument: str, x: Any) -> list[Any]:
 
 
 def refuse_no_name(argument: str, x: Any) -> None:
-    """Refuse objects that cannot be compared with the names of columns."""
+    """Refuse an object that cannot be the name of a column."""
     try:
         hash(x)
         could_be = isinstance(x, np.generic) or not _has_shape(x)
@@ -95,7 +95,7 @@ def refuse_no_name(argument: str, x: Any) -> None:
 
 
 def refuse_no_names(**names: Any) -> None:
-    """Refuse arguments that cannot be names of columns; keywords name them in the error."""
+    """Refuse None and objects that cannot be names of columns; the keywords are argument names."""
     for argument, x in names.items():
         if x is None:
             fail_type(argument, "must be the name of a column, not None.")
@@ -103,7 +103,7 @@ def refuse_no_names(**names: Any) -> None:
 
 
 def _has_shape(x: Any, but: int | None = None) -> bool:
-    """Whether `x` is an array, a column or a DataFrame, unless it has `but` dimensions."""
+    """Whether `x` has a shape, as arrays, columns and DataFrames have, but not `but` dimensions."""
     shape = getattr(x, "shape", None)
     return isinstance(shape, tuple) and len(shape) != but
 
@@ -113,7 +113,9 @@ def take_column(argument: str, frame: Any, name: Any) -> Any:
     refuse_no_name(argument, name)
     names = column_names(frame)
     if names.count(name) > 1:
-        fail(argument, f"must name one column each; {name!r} is there {names.count(name)} times.")
+        fail(
+            argument, f"must name distinct columns; {names.count(name)} columns are named {name!r}."
+        )
     if name in names:
         return frame[name]
     if library(frame) == "pandas" and name in frame.index.names:

@@ -1,4 +1,4 @@
-"""Labels of nodes: columns of any type, numbered by hashing."""
+"""Columns of labels of any type: distinct labels numbered by hashing, nodes found by label."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from gmtree._kernels.labels import hash_texts
 from gmtree._kernels.order import first_repeat
 from gmtree._validate import array, fail, fail_type, index_dtype, shown, some
 
-# Numpy gives each text of an array the space of the longest one, at four bytes per character.
+# Texts up to this length are stored in numpy arrays, which use the space of the longest text, at
+# four bytes per character, for every text.
 LONGEST_TEXT = 32
 
-# Two odd numbers that are random in each process, for hashing. With fixed ones, a file could be
-# prepared in which all labels have the same hash, and reading it would take quadratic time.
-# Labels are numbered by first appearance, so that the key never changes a result.
+# The key of the hash function: two odd numbers, drawn at random in each process. With a fixed key,
+# an attacker could prepare a file in which all labels have the same hash, so that reading it takes
+# quadratic time. Labels are numbered by first appearance, so that the key never changes a result.
 KEY = np.frombuffer(os.urandom(16), np.uint64) | np.uint64(1)
 
 
@@ -31,8 +32,8 @@ def column(argument: str, x: Any) -> np.ndarray:
     if a.ndim != 1:
         fail(argument, f"must be one-dimensional, not have shape {a.shape}.")
     if a.dtype.kind in "mM" and np.datetime_data(a.dtype)[0] == "ns":
-        # Numpy converts single labels to Python's dates and times only up to a resolution of
-        # microseconds.
+        # Numpy converts a single label to a date or time of Python only at a resolution of
+        # microseconds or coarser.
         coarse = a.astype(f"{a.dtype.kind}8[us]")
         if np.array_equal(coarse[~np.isnat(a)], a[~np.isnat(a)]):
             return coarse
@@ -42,8 +43,8 @@ def column(argument: str, x: Any) -> np.ndarray:
 def as_objects(a: np.ndarray, *, days_as_times: bool = False) -> np.ndarray:
     """Labels as Python objects; times that Python cannot represent stay numpy objects.
 
-    Numpy would turn years beyond 9999 and nanoseconds into bare integers. In Python a date never
-    equals a time, so if a column also holds times, its dates become midnights.
+    Numpy would convert years beyond 9999 and nanoseconds to bare integers. In Python a date never
+    equals a time, so `days_as_times` converts dates to the times at which they begin.
     """
     a = np.asarray(a)
     if a.dtype.kind not in "mM":
@@ -62,9 +63,10 @@ def as_objects(a: np.ndarray, *, days_as_times: bool = False) -> np.ndarray:
 
 
 def _from_sequence(x: Sequence[Any]) -> np.ndarray:
-    """The labels as a plain array of numpy, or as objects if numpy would change a label.
+    """The labels as a numpy array, of Python objects if another type would change a label.
 
-    Numpy turns tuples into a second dimension, and a number or NaN among strings into a string.
+    Numpy makes a second dimension of tuples, and converts a number or NaN among strings to a
+    string.
     """
     try:
         a = np.asarray(x)
@@ -84,12 +86,12 @@ def is_missing(label: Any) -> bool:
         return True
     try:
         return bool(label != label)
-    except TypeError:  # pandas.NA has no truth value
+    except TypeError:  # pandas.NA has no truth value.
         return True
 
 
 def factorize(argument: str, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(codes, first): equal labels get equal codes, numbered in the order they first appear.
+    """Pair (codes, first): equal labels get equal codes, numbered by first appearance.
 
     A missing label has the code -1; ``first[c]`` is the row where code c first appears.
     """
@@ -109,7 +111,7 @@ def _factorize_objects(argument: str, labels: list[Any]) -> tuple[np.ndarray, np
         distinct = dict.fromkeys(labels)
     except TypeError:
         k = next(k for k, label in enumerate(labels) if not _is_hashable(label))
-        kind = type(labels[k]).__name__  # labels may be private, but their types are public
+        kind = type(labels[k]).__name__  # Labels may be private, but their types are public.
         fail_type(argument, f"must hold hashable labels; row {k} holds a {kind}.")
     present = 0
     for label in distinct:
@@ -120,7 +122,7 @@ def _factorize_objects(argument: str, labels: list[Any]) -> tuple[np.ndarray, np
             present += 1
     codes = np.fromiter(map(distinct.__getitem__, labels), dtype, n)
     first = np.empty(present, np.int64)
-    # Rows are written in reverse, so that the first row of each code overwrites the later ones.
+    # Rows are written in reverse, so that the first row of each code is written last.
     rows = np.flatnonzero(codes >= 0)[::-1]
     first[codes[rows]] = rows
     return codes, first
@@ -138,16 +140,16 @@ def _factorize_texts(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """`factorize` for an array of numpy texts without missing labels."""
     texts = _characters(labels)
     hashes = np.empty(labels.size, np.uint64)
-    with np.errstate(over="ignore"):  # intended, but numpy warns of it
+    with np.errstate(over="ignore"):  # Hashing relies on integer overflow.
         hash_texts(texts, hashes, KEY)
     return _number(texts, hashes)
 
 
 def _as_texts(labels: list[Any]) -> np.ndarray | None:
-    """Labels as numpy texts if all are short, since these are faster to hash and to sort."""
+    """Labels as an array of numpy texts, which sorts and hashes faster; None if a text is long."""
     if set(map(type, labels)) != {str} or max(map(len, labels)) > LONGEST_TEXT:
         return None
-    # Numpy treats zeros at the end of a text as padding, and has no type for empty texts.
+    # Numpy treats NUL characters at the end of a text as padding, and has no type for empty texts.
     has_zeros = "\0" in "".join(labels)
     return None if has_zeros or not any(labels) else np.array(labels, dtype=str)
 
@@ -156,7 +158,7 @@ def _characters(labels: np.ndarray) -> np.ndarray:
     """The characters of numpy texts as numbers, one row per text."""
     own = np.ascontiguousarray(labels, labels.dtype.newbyteorder("="))
     characters = own.view(np.uint32).reshape(labels.size, own.dtype.itemsize // 4)
-    # The kernel compiles once for read-only arrays, whether or not the caller's array is frozen.
+    # A read-only view, so that the kernel is compiled only once.
     characters.flags.writeable = False
     return characters
 
@@ -167,7 +169,7 @@ def factorize_keys(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _number(keys: np.ndarray, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """`factorize` for numbers, or rows of numbers, whose hashes are given."""
+    """`factorize` for numbers, or for rows of numbers, with given hashes."""
     n, dtype = hashes.size, index_dtype(hashes.size)
     table = np.full(1 << max(4, (2 * n - 1).bit_length()), -1, dtype)
     codes, first = np.empty(n, dtype), np.empty(n, dtype)
@@ -176,10 +178,10 @@ def _number(keys: np.ndarray, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def _hash(keys: np.ndarray) -> np.ndarray:
-    """Hash keys so that every bit of a key affects the lowest bits of its hash.
+    """Hashes in which every bit of a key affects the lowest bits.
 
-    Whole numbers as floats, and times as nanoseconds, differ only in high bits. Multiplying by an
-    odd number carries bits upward, and the shifts bring them down again.
+    Integers stored as floats, and times in nanoseconds, often differ in high bits only. Multiplying
+    by an odd number carries bits upward, and the shifts bring them down again.
     """
     h = keys.view(np.uint64) * KEY[0]
     h ^= h >> np.uint64(32)
@@ -196,7 +198,7 @@ def _factorize_numbers(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if kind in "iub":
         keys = labels.astype(np.int64)
     elif kind == "f":
-        # Adding zero turns -0.0 into 0.0, so that both are one label.
+        # Adding zero turns -0.0 into 0.0, so that the two are equal labels.
         keys = (labels.astype(np.float64) + 0.0).view(np.int64)
         missing = np.isnan(labels)
     else:
@@ -213,7 +215,7 @@ def _factorize_numbers(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def by_sorted_label(labels: np.ndarray, first: np.ndarray) -> np.ndarray:
     """Rank of each code among the sorted labels.
 
-    Labels that cannot be sorted keep the order in which they first appear.
+    Labels that cannot be sorted are ranked by first appearance.
     """
     distinct = labels[first]
     try:
@@ -229,7 +231,7 @@ def by_sorted_label(labels: np.ndarray, first: np.ndarray) -> np.ndarray:
             order = _sorted_texts(distinct)
         else:
             order = np.argsort(distinct, kind="stable")
-    except (TypeError, OverflowError):  # numpy cannot compare times whose units differ too much
+    except (TypeError, OverflowError):  # Numpy cannot compare times whose units differ too much.
         return np.arange(first.size)
     rank = np.empty(first.size, dtype=np.int64)
     rank[order] = np.arange(first.size)
@@ -237,7 +239,7 @@ def by_sorted_label(labels: np.ndarray, first: np.ndarray) -> np.ndarray:
 
 
 def _sorted_texts(labels: np.ndarray) -> np.ndarray:
-    """Order of distinct texts. If all characters fit into a byte, eight are compared at a time."""
+    """The sorted order of distinct texts; eight one-byte characters are compared at a time."""
     characters = _characters(labels)
     width = characters.shape[1]
     if width > LONGEST_TEXT or (labels.size and characters.max() > 255):
@@ -249,15 +251,17 @@ def _sorted_texts(labels: np.ndarray) -> np.ndarray:
 
 
 def distinct_labels(argument: str, labels: Any, n: int) -> np.ndarray:
-    """Read one label per node, and refuse repeated ones."""
+    """An array with one distinct label per node."""
     labels = column(argument, labels)
     if labels.size != n:
-        fail(argument, f"must have length {n}, not {labels.size}.")
+        fail(argument, f"must have one label per node ({n}), not {labels.size}.")
     codes, first = factorize(argument, labels)
     refuse_missing(argument, codes, "node")
     if first.size < labels.size:
         repeat = first_repeated(codes)
-        fail(argument, f"must be distinct; node {repeat} repeats {shown(labels[repeat])}.")
+        fail(
+            argument, f"must be distinct; node {repeat} repeats the label {shown(labels[repeat])}."
+        )
     return labels
 
 
@@ -275,7 +279,7 @@ def refuse_missing(argument: str, codes: np.ndarray, per: str, more: str = ".") 
 
 
 def concatenate(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Join two columns; the result holds objects if a common type would change a label."""
+    """The labels of two columns in one array, of objects if a common type would change a label."""
     kinds = {a.dtype.kind, b.dtype.kind}
     if kinds <= set("iubf"):
         common = np.result_type(a, b).kind != "f" or (_fits_float(a) and _fits_float(b))
@@ -290,12 +294,12 @@ def concatenate(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _fits_unit(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether all times in `a` stay exact in the common unit of `a` and `b`."""
+    """Whether all times in `a` are exact in the common unit of `a` and `b`."""
     try:
         back = a.astype(np.result_type(a, b)).astype(a.dtype)
     except (TypeError, OverflowError):
-        # A duration in years has no fixed number of days. Since numpy 2.5, times do not wrap
-        # around.
+        # A duration in years has no fixed number of days. From numpy 2.5 on, times that are too
+        # large raise an error.
         return False
     return np.array_equal(back[~np.isnat(a)], a[~np.isnat(a)])
 
@@ -309,11 +313,14 @@ def _fits_float(a: np.ndarray) -> bool:
 
 
 def _moment(label: Any) -> Any:
-    """A date, time or duration as a Python object, dates as midnights; None for other labels.
+    """A time or duration as a Python object, also for a date; None for any other label.
 
     Times that Python cannot represent stay numpy objects in their own unit.
     """
-    for convert in ("to_datetime64", "to_timedelta64"):  # a pandas object, which keeps nanoseconds
+    for convert in (
+        "to_datetime64",
+        "to_timedelta64",
+    ):  # A pandas object can have nanoseconds, which numpy keeps.
         if hasattr(label, convert):
             label = getattr(label, convert)()
     if isinstance(label, (dt.date, dt.timedelta)) and getattr(label, "tzinfo", None) is None:
@@ -324,17 +331,17 @@ def _moment(label: Any) -> Any:
 
 
 class LabelIndex:
-    """Dictionaries from labels, and from paths of labels, to nodes."""
+    """Dictionaries that map labels, and paths of labels, to nodes."""
 
     def __init__(self, labels: np.ndarray, parent: np.ndarray) -> None:
-        self._node: dict[Any, int] = {}  # -1: several nodes have this label
+        self._node: dict[Any, int] = {}  # -1 if several nodes have the label
         self._child: dict[tuple[int, Any], int] = {}
-        self._twins: dict[tuple[int, Any], list[int]] = {}  # further siblings with the same label
+        self._twins: dict[tuple[int, Any], list[int]] = {}  # siblings that repeat a label
         for i, (label, above) in enumerate(zip(as_objects(labels), parent.tolist(), strict=True)):
             self._node[label] = -1 if label in self._node else i
             if self._child.setdefault((above, label), i) != i:
                 self._twins.setdefault((above, label), []).append(i)
-        self._root = int(np.argmin(parent))  # its parent is -1
+        self._root = int(np.argmin(parent))  # The root has the parent -1.
         self._moments: dict[Any, Any] | None = None
 
     def node(self, argument: str, label: Any) -> int:
@@ -347,8 +354,8 @@ class LabelIndex:
         if len(found) > 1:
             fail(
                 argument,
-                f"must name one node; nodes {some(found)} have the same path, since siblings share "
-                "a label or have none: use the number of the node you mean.",
+                f"must identify one node; nodes {some(found)} have the same path, because siblings "
+                "share a label or have none. Use the number of the node instead.",
             )
         i = found[0] if found else i
         if i is None:
@@ -356,12 +363,13 @@ class LabelIndex:
         if i < 0:
             fail(
                 argument,
-                f"must name one node; several are called {label!r}: give a path (a tuple).",
+                f"must identify one node; several nodes have the label {label!r}. Pass a path, "
+                "which is a tuple of labels.",
             )
         return i
 
     def _at_path(self, path: tuple[Any, ...]) -> list[int]:
-        """The nodes at a path from the root, or else at a path from just below the root."""
+        """The nodes at a path that starts at the root, or else one level below the root."""
         if not path:
             return []
         steps = [self._spelling(step) for step in path]
@@ -379,7 +387,7 @@ class LabelIndex:
         return [] if first is None else [first, *self._twins.get((above, label), ())]
 
     def _spelling(self, label: Any) -> Any:
-        """The label in the form that this tree uses, since times have several representations."""
+        """The label as it is stored in this tree; equal times may have different types."""
         if label in self._node:
             return label
         moment = _moment(label)

@@ -1,4 +1,4 @@
-"""Trees from columns of labels, one column per level: paths numbered, labels kept as codes."""
+"""Trees from columns of labels, one column per level."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ _SMALLEST_TABLE = 1 << 10
 
 @dataclass(frozen=True, eq=False)
 class LevelLabels:
-    """Labels of the nodes of a tree made from levels, as codes and the labels of each level.
+    """Labels of the nodes of a tree made from levels, stored as codes and the labels of each level.
 
-    It can be used like an array of labels, and numpy functions convert it to one.
+    The object behaves like an array of labels, and numpy functions convert it to one.
 
     Attributes
     ----------
     codes : array of int, one per node
-        Codes of labels within the node's level; whole-number labels stand for themselves.
+        Code of each node's label within its level; integer labels stand for themselves.
     level : array of uint8 or uint32, one per node
-        Number of the level, with 0 for a root above all levels.
+        Level of each node, 0 for a root above all levels.
     categories : tuple
-        For each level, the labels that its codes stand for; None if the codes are the labels.
+        For each level, the labels that its codes denote; None if the codes are the labels.
     kind : str or None
-        DataFrame library of the columns.
+        The DataFrame library of the columns.
     """
 
     codes: np.ndarray
@@ -64,7 +64,7 @@ class LevelLabels:
         return self.size
 
     def __getitem__(self, nodes: Any) -> Any:
-        """The label of one node, or the labels of several, again as codes."""
+        """The label of one node, or the labels of several nodes as `LevelLabels`."""
         if isinstance(nodes, (int, np.integer)):
             return self[[nodes]].tolist()[0]
         return replace(self, codes=self.codes[nodes], level=self.level[nodes])
@@ -88,14 +88,14 @@ class LevelTree(NamedTuple):
     parent: np.ndarray
     labels: LevelLabels
     names: tuple[str, ...]
-    node: np.ndarray  # of each row
+    node: np.ndarray  # the node at which each row ends
     from_records: bool = False  # whether the leaves are those that occur in records
 
 
 def from_levels(
     columns: tuple[Any, ...], levels: Sequence[str] | None, missing: str, *, records: bool = False
 ) -> LevelTree:
-    """A tree whose leaves are the rows, or the distinct rows if `records` is true."""
+    """A tree with one leaf per row, or per distinct row if `records` is true."""
     one_of("missing", missing, ("error", "stop"))
     coded, names, kind = read_levels(columns, levels)
     if missing == "error":
@@ -107,19 +107,19 @@ def from_levels(
         row = int(np.flatnonzero(ends_inside)[0])
         fail(
             "levels",
-            f"must end every row at a leaf; row {row} stops at {path_of_row(coded, row)}, below "
-            "which other rows go on.",
+            f"must end every row at a leaf; row {row} ends at {path_of_row(coded, row)}, and "
+            "other rows end below it.",
         )
     if not records and made.parent.size - np.count_nonzero(inner) < made.node.size:
         _refuse_repeated(made, coded)
-    # Rows are the leaves in order, and sorting the nodes will need this memory.
+    # Without records the rows are the leaves in order. The memory is needed for sorting.
     return made if records else made._replace(node=made.node[:0].copy())
 
 
 def read_levels(
     columns: tuple[Any, ...], levels: Sequence[str] | None, *, may_be_empty: bool = False
 ) -> tuple[list[Codes], list[str], str | None]:
-    """Columns as codes, the names of the levels, and the library that they came from."""
+    """The columns as codes, the names of the levels, and the library of the columns."""
     names = None if levels is None else listed_names("levels", levels)
     kind = library(columns[0]) if columns else None
     if len(columns) == 1 and kind == "pandas" and hasattr(columns[0], "levels"):
@@ -144,7 +144,7 @@ def read_levels(
     texts = [str(name) for name in names]
     if len(set(texts)) < len(texts):
         repeated = next(name for k, name in enumerate(texts) if name in texts[:k])
-        fail("levels", f"must have different names; {repeated!r} is there twice.")
+        fail("levels", f"must have distinct names; {repeated!r} occurs twice.")
     coded = [encode(name, c) for name, c in zip(texts, columns, strict=True)]
     for name, c in zip(texts, coded, strict=True):
         rows = coded[0].codes.size
@@ -156,13 +156,15 @@ def read_levels(
 
 
 def same_index(names: Sequence[str], columns: Sequence[Any]) -> None:
-    """Refuse pandas columns with different indexes, since columns are matched by position."""
+    """Refuse pandas columns with different indexes, since rows are matched by position."""
     indexed = [(n, c) for n, c in zip(names, columns, strict=True) if library(c) == "pandas"]
     indexed = [(n, c) for n, c in indexed if hasattr(c, "index") and hasattr(c, "iloc")]
     for name, c in indexed[1:]:
         first, other = indexed[0]
         if len(c) == len(other) and not c.index.equals(other.index):
-            fail(name, f"must have the same index as {first!r}: rows belong together in order.")
+            fail(
+                name, f"must have the same index as {first!r}, since rows are matched by position."
+            )
 
 
 def refuse_missing(coded: Sequence[Codes], names: Sequence[str]) -> None:
@@ -172,13 +174,13 @@ def refuse_missing(coded: Sequence[Codes], names: Sequence[str]) -> None:
             row = int(np.flatnonzero(empty)[0])
             fail(
                 name,
-                f"must have no missing labels; row {row} has none; every row must reach the last "
-                "level, unless missing='stop' lets it end above.",
+                f"must have no missing labels; row {row} has none. With missing='stop' a row may "
+                "end above the last level.",
             )
 
 
 def refuse_empty(coded: Sequence[Codes], names: Sequence[str]) -> None:
-    """Refuse empty texts as labels, since many tables use them for missing labels."""
+    """Refuse empty texts as labels, since in many tables they stand for missing labels."""
     for name, c in zip(names, coded, strict=True):
         if c.categories is None or c.categories.dtype.kind not in "OUT":
             continue
@@ -187,13 +189,12 @@ def refuse_empty(coded: Sequence[Codes], names: Sequence[str]) -> None:
         if rows.size:
             fail(
                 name,
-                f"must have no empty text as a label; row {rows[0]} has ''. Use None or NaN for a "
-                "missing level.",
+                f"must have no empty texts; row {rows[0]} has ''. Use None for a missing label.",
             )
 
 
 def refuse_total(made: LevelTree, coded: Sequence[Codes], names: Sequence[str]) -> None:
-    """Refuse a first level that contains the label of the root put above it."""
+    """Refuse the label of the added root as one of several labels of the first level."""
     if made.labels.level[0] != 0:
         return
     first = coded[0]
@@ -203,9 +204,9 @@ def refuse_total(made: LevelTree, coded: Sequence[Codes], names: Sequence[str]) 
     if rows.size:
         fail(
             names[0],
-            f"must not have the label {ROOT_LABEL!r} beside other labels, since the root above "
-            f"them has that name; row {rows[0]} has it. The row of the total has missing labels in "
-            "all levels.",
+            f"must not have {ROOT_LABEL!r} as one of several labels, because the root above them "
+            f"has this label; row {rows[0]} has it. In the row of the total, leave the labels of "
+            "all levels missing.",
         )
 
 
@@ -223,8 +224,8 @@ def _refuse_repeated(made: LevelTree, coded: Sequence[Codes]) -> None:
     earlier = int(np.flatnonzero(made.node == made.node[row])[0])
     fail(
         "levels",
-        f"must give one row per leaf; row {row} repeats row {earlier}: {path_of_row(coded, row)}. "
-        "Tree.from_records takes rows that repeat.",
+        f"must have one row per leaf; row {row} repeats row {earlier}: {path_of_row(coded, row)}. "
+        "Tree.from_records accepts repeated rows.",
     )
 
 
@@ -235,12 +236,12 @@ def refuse_summing_matrix(frame: Any, names: Sequence[Any]) -> None:
         try:
             a = np.asarray(take_column("levels", frame, name))
         except (TypeError, ValueError):
-            return  # reading the columns will raise a better error
+            return  # Reading the columns raises a better error.
         if a.ndim != 1:
             return
         if a.dtype.kind in "iufb" and ((a == 0) | (a == 1)).all():
             columns.append(a)
-        elif k:  # the first column may hold the names of the rows
+        elif k:  # The first column may hold names of rows.
             return
     if len(columns) < 2 or len({a.size for a in columns}) > 1 or not columns[0].size:
         return
@@ -249,8 +250,8 @@ def refuse_summing_matrix(frame: Any, names: Sequence[Any]) -> None:
     if size.min() > 0 and size.max() == len(columns) and S[size == 1].any(axis=0).all():
         fail(
             "levels",
-            "must name columns of labels; this frame looks like a summing matrix, which "
-            "Tree.from_summing_matrix reads.",
+            "must name columns of labels, but this frame seems to be a summing matrix. "
+            "Use Tree.from_summing_matrix to read it.",
         )
 
 
@@ -266,7 +267,7 @@ def build(coded: Sequence[Codes], names: Sequence[str], kind: str | None) -> Lev
     rows = coded[0].codes.size
     dtype = index_dtype(rows * (len(coded) + 1))
     above = np.zeros(rows, dtype)
-    active: np.ndarray | None = None  # rows that have not ended yet; None if no row has ended
+    active: np.ndarray | None = None  # rows that have not ended yet; None means all rows
     parents = [np.full(1, -1, dtype)]
     codes, levels = [np.zeros(1, np.int32)], [0]
     categories: list[np.ndarray | None] = [np.array([ROOT_LABEL], dtype=object)]
@@ -287,7 +288,7 @@ def build(coded: Sequence[Codes], names: Sequence[str], kind: str | None) -> Lev
             active = active[go_on]
             code = code[active]
             if not active.size:
-                fail(name, "must have a label in some row; this column has none.")
+                fail(name, "must have at least one label; all labels of this column are missing.")
         parent, label = number_pairs(above, code)
         parent += dtype.type(offset)
         parents.append(parent)
@@ -324,7 +325,7 @@ def _stop(
     node: np.ndarray,
     offset: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """End the rows that have no label at this level; return the other rows and their parents."""
+    """Rows that have a label at this level, and their parents; all other rows end here."""
     missing = coded[depth].missing
     if missing is None:
         missing = np.zeros(node.size, bool)
@@ -334,8 +335,8 @@ def _stop(
         row = int(np.flatnonzero(gap)[0])
         fail(
             name,
-            f"must have no label below a missing one; row {row} has a gap above it. Levels go from "
-            "coarse to fine.",
+            f"must have no label below a missing one; row {row} has a gap. Levels go "
+            "from coarse to fine.",
         )
     go_on = ~missing[active]
     ended = active[~go_on]
@@ -344,9 +345,9 @@ def _stop(
 
 
 def number_pairs(above: np.ndarray, code: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Parent and label code of the distinct pairs; `above` becomes the number of each row's pair.
+    """Parent and label code of each distinct pair; `above` is replaced by the pair of each row.
 
-    If rows are sorted by parent and code, no hash table is needed.
+    Rows that are sorted by parent and code need no hash table.
     """
     rows = code.size
     # The kernels are compiled for signed codes only.
@@ -370,7 +371,7 @@ def number_pairs(above: np.ndarray, code: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def _kept(parent: np.ndarray, label: np.ndarray, distinct: int) -> tuple[np.ndarray, np.ndarray]:
-    """The used entries, copied if the unused rest would keep much memory alive."""
+    """The entries in use, as a copy if a view would hold much unused memory."""
     if distinct < parent.size // 2:
         return parent[:distinct].copy(), label[:distinct].copy()
     return parent[:distinct], label[:distinct]

@@ -21,12 +21,12 @@ def as_numbers(argument: str, a: np.ndarray) -> np.ndarray:
 
 
 def refuse_kind(argument: str, kind: Any) -> NoReturn:
-    """Refuse a column because of its type."""
+    """Raise an error for a column of a type that holds no real numbers."""
     check.fail_type(argument, f"must hold real numbers, not values of type {kind}.")
 
 
 def _from_objects(argument: str, a: np.ndarray) -> np.ndarray:
-    """Numbers from Python objects, NaN for missing ones; other objects are refused by row."""
+    """Numbers from Python objects, NaN for missing ones; an error names the first other object."""
     out = np.empty(a.shape)
     flat = out.reshape(-1)
     for row, x in enumerate(a.ravel()):

@@ -19,7 +19,7 @@ from gmtree.labels.levels import same_index
 
 
 def from_edges(child: Any, parent: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Parents and labels from two columns of labels."""
+    """Parents and labels of the nodes, from two columns of labels."""
     same_index(["child", "parent"], [child, parent])
     child, parent = column("child", child), column("parent", parent)
     if child.size != parent.size:
@@ -30,7 +30,7 @@ def from_edges(child: Any, parent: Any) -> tuple[np.ndarray, np.ndarray]:
     try:
         codes, first = factorize("child", both)
     except TypeError:
-        # This raises an error that names the column and the row.
+        # One of these calls raises an error that names the column and the row.
         factorize("child", child)
         factorize("parent", parent)
         raise
@@ -44,7 +44,7 @@ def from_edges(child: Any, parent: Any) -> tuple[np.ndarray, np.ndarray]:
         earlier = int(np.flatnonzero(numbers[:m] == numbers[repeat])[0])
         fail(
             "child",
-            f"must name each node once, since a node has one parent; {shown(child[repeat])} "
+            f"must have each node once, since a node has one parent; {shown(child[repeat])} "
             f"is in rows {earlier} and {repeat}.",
         )
     labels = np.empty(first.size, dtype=both.dtype)
@@ -68,8 +68,8 @@ def from_linkage(Z: Any) -> np.ndarray:
         k = bad[0]
         fail(
             "Z",
-            f"must join clusters that exist: row {k} joins {z[k, 0]:g} and {z[k, 1]:g}, "
-            f"but clusters so far are 0 to {m + k - 1}.",
+            f"must join existing clusters; row {k} joins {z[k, 0]:g} and {z[k, 1]:g}, but the "
+            f"clusters that exist there are 0 to {m + k - 1}.",
         )
     joined = merged.astype(np.int64).ravel()
     if np.bincount(joined).max() > 1:
@@ -81,7 +81,7 @@ def from_linkage(Z: Any) -> np.ndarray:
 
 
 def linkage_lengths(Z: Any, heights: Any, parent: np.ndarray) -> np.ndarray | None:
-    """Half the difference in height between each node and its parent; None without heights."""
+    """Half the difference in height between a node and its parent; None without heights."""
     z = np.asarray(Z)
     m = z.shape[0] + 1
     if heights is None:
@@ -90,13 +90,13 @@ def linkage_lengths(Z: Any, heights: Any, parent: np.ndarray) -> np.ndarray | No
         heights = z[:, 2]
     merged = reals("heights", heights)
     if merged.shape != (m - 1,):
-        fail("heights", f"must hold {m - 1} real numbers, one per cluster, not {merged!r}.")
+        fail("heights", f"must have shape ({m - 1},), one height per cluster, not {merged.shape}.")
     height = np.concatenate([np.zeros(m), merged])
     if not np.isfinite(height).all():
         k = int(np.flatnonzero(~np.isfinite(merged))[0])
         fail("heights", f"must be finite; cluster {m + k} has height {merged[k]}.")
     lengths = height[parent] - height
-    lengths[-1] = 0  # entry of the root, which has no parent
+    lengths[-1] = 0  # The root has no parent.
     lengths /= 2
     return lengths
 
@@ -104,14 +104,14 @@ def linkage_lengths(Z: Any, heights: Any, parent: np.ndarray) -> np.ndarray | No
 def from_networkx(
     graph: Any, label: str | None, length: str | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Parents, labels and lengths (None if no edge has one) from a digraph."""
+    """Parents, labels and edge lengths (None if no edge has one), from a networkx digraph."""
     if not (hasattr(graph, "is_directed") and hasattr(graph, "edges")):
         fail_type("graph", f"must be a networkx DiGraph, not {type(graph).__name__}.")
     if not graph.is_directed():
         fail_type("graph", "must be directed, with edges from parent to child.")
     for argument, name in (("label", label), ("length", length)):
         if not (name is None or isinstance(name, str)):
-            fail_type(argument, f"must be the name of an attribute or None, not {name!r}.")
+            fail_type(argument, f"must be the name of an attribute, or None, not {name!r}.")
     nodes = list(graph.nodes)
     if not nodes:
         fail("graph", "must not be empty: a tree has at least one node.")
@@ -132,9 +132,9 @@ def from_networkx(
 
 
 def _labels_of_graph(graph: Any, label: str | None) -> np.ndarray:
-    """The attribute `label` of each node of a digraph, and the node itself if it has none."""
+    """The attribute `label` of each node of a digraph, or the node itself if it has none."""
     labels = column("graph", [a.get(label, node) for node, a in graph.nodes(data=True)])
-    factorize("label", labels)  # raises an error if the attribute cannot be looked up
+    factorize("label", labels)  # This raises an error if a label is not hashable.
     return labels
 
 
@@ -146,6 +146,6 @@ def _length_of_edge(parent: Any, child: Any, value: Any, length: str | None) -> 
         pass
     fail(
         "length",
-        f"must be the name of an attribute that holds numbers; {length!r} is {value!r} at the "
-        f"edge from {parent!r} to {child!r}. Give None to read no lengths.",
+        f"must be the name of an attribute that holds numbers; the {length!r} of the edge "
+        f"from {parent!r} to {child!r} is {value!r}. Pass None to read no lengths.",
     )

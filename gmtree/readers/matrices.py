@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def generation_matrix(argument: str, A: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Parents, weights of nodes and weights of edges from a Generation Matrix."""
+    """Parents, node weights and edge weights, from a Generation Matrix."""
     matrix = _square(argument, A)
     node = matrix.diagonal().astype(np.float64)
     if not node.all():
@@ -32,14 +32,14 @@ def from_structure(A: Any) -> np.ndarray:
     if bad.size:
         check.fail(
             "A",
-            f"must hold 1 on the diagonal and -1 beside it; row {bad[0]} holds {node[bad[0]]:g} "
-            f"and {-edge[bad[0]]:g}. GenerationMatrix.from_matrix keeps weights.",
+            f"must hold 1 on the diagonal and -1 off it; row {bad[0]} holds {node[bad[0]]:g} "
+            f"and {-edge[bad[0]]:g}. For a matrix with weights, use GenerationMatrix.from_matrix.",
         )
     return parent
 
 
 def from_adjacency(A: Any, root: int | None) -> np.ndarray:
-    """Parents from an adjacency matrix, directed unless a root is given."""
+    """Parents from an adjacency matrix, which must be directed if `root` is None."""
     matrix = _square("A", A)
     if matrix.diagonal().any():
         i = int(np.flatnonzero(matrix.diagonal())[0])
@@ -47,25 +47,28 @@ def from_adjacency(A: Any, root: int | None) -> np.ndarray:
     if root is not None:
         return _rooted_at("A", matrix, root)
     if matrix.nnz and _first_asymmetry(matrix) is None:
-        check.fail("root", "must be given, since matrix 'A' is symmetric: its tree is undirected.")
+        check.fail(
+            "root", "must be given, because matrix 'A' is symmetric, so its tree is undirected."
+        )
     return _one_parent("A", matrix)[0]
 
 
 def from_laplacian(L: Any, root: int) -> np.ndarray:
-    """Parents from a Laplacian."""
+    """Parents from a Laplacian matrix."""
     matrix = _square("L", L).astype(np.float64)
     excess, scale = np.abs(matrix.sum(axis=1)), abs(matrix).sum(axis=1)
     bad = np.flatnonzero(excess > 1e-9 * scale)
     if bad.size:
-        check.fail("L", f"must have rows that add up to 0; row {bad[0]} does not.")
+        check.fail("L", f"must have rows that add up to 0; the sum of row {bad[0]} is not 0.")
     return _rooted_at("L", _off_diagonal(matrix), root)
 
 
 def from_distances(D: Any, root: int) -> np.ndarray:
-    """Parents from the numbers of edges between all pairs of nodes.
+    """Parents from the number of edges between every two nodes.
 
-    The parent of a node is its neighbour (at distance 1) that is nearer to the root. Row by row
-    from the root down, ``D[i, j] = D[parent(i), j] + 1`` for all earlier j.
+    The parent of a node is its neighbour (a node at distance 1) that is nearer to the root. All
+    entries are then checked from the root down: ``D[i, j] = D[parent(i), j] + 1`` for nodes j
+    before i.
     """
     distances = check.reals("D", D)
     if distances.ndim != 2 or distances.shape[0] != distances.shape[1] or distances.size == 0:
@@ -97,14 +100,14 @@ def from_distances(D: Any, root: int) -> np.ndarray:
         i, j = differs[0]
         check.fail(
             "D",
-            f"must be the distances of a tree; between nodes {i} and {j} it has "
+            f"must be the distances of a tree; the entry of nodes {i} and {j} is "
             f"{distances[i, j]:g} instead of {expected[i, j]:g}.",
         )
     return parent
 
 
 def _square(argument: str, A: Any) -> csr_array:
-    """Copy a real square matrix to a csr_array without stored zeros."""
+    """Copy of a real square matrix as a csr_array without stored zeros."""
     from scipy.sparse import csr_array
 
     given = A.tocsr() if hasattr(A, "tocsr") else check.array(argument, A)
@@ -137,8 +140,8 @@ def _one_parent(argument: str, matrix: csr_array) -> tuple[np.ndarray, np.ndarra
         i = int(np.flatnonzero(count > 1)[0])
         check.fail(
             argument,
-            f"must have at most one entry beside the diagonal in each row, in the column of the "
-            f"parent; row {i} has {count[i]}.",
+            f"must have at most one off-diagonal entry per row, in the column of the parent; "
+            f"row {i} has {count[i]}.",
         )
     child = np.flatnonzero(count)
     parent = np.full(matrix.shape[0], -1, dtype=check.index_dtype(matrix.shape[0]))
@@ -148,7 +151,7 @@ def _one_parent(argument: str, matrix: csr_array) -> tuple[np.ndarray, np.ndarra
 
 
 def _rooted_at(argument: str, neighbours: csr_array, root: int) -> np.ndarray:
-    """Parents in the undirected tree with these symmetric neighbours, rooted at `root`."""
+    """Parents in an undirected tree with a given root, from its symmetric adjacency matrix."""
     from scipy.sparse.csgraph import breadth_first_order
 
     n = neighbours.shape[0]
@@ -162,11 +165,12 @@ def _rooted_at(argument: str, neighbours: csr_array, root: int) -> np.ndarray:
         missed = np.ones(n, bool)
         missed[reached] = False
         i = int(np.flatnonzero(missed)[0])
-        check.fail(argument, f"must be connected; node {i} is not reached from the root {root}.")
+        check.fail(argument, f"must be connected; node {i} cannot be reached from the root {root}.")
     if neighbours.nnz > 2 * (n - 1):
         check.fail(
             argument,
-            f"must have no cycle; it has {neighbours.nnz // 2} edges, a tree of {n} nodes {n - 1}.",
+            f"must have no cycle; it has {neighbours.nnz // 2} edges, "
+            f"but a tree of {n} nodes has {n - 1}.",
         )
     parent = above.astype(check.index_dtype(n))
     parent[root] = -1
@@ -174,6 +178,6 @@ def _rooted_at(argument: str, neighbours: csr_array, root: int) -> np.ndarray:
 
 
 def _first_asymmetry(matrix: csr_array) -> tuple[int, int] | None:
-    """Row and column of the first entry that differs from the one across the diagonal."""
+    """Row and column of the first entry that differs from its mirror image, or None."""
     row, column = (matrix != matrix.T).nonzero()
     return (int(row[0]), int(column[0])) if row.size else None

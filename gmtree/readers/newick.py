@@ -22,17 +22,17 @@ _WRONG = {
     kernels.QUOTED: "every quote must be closed",
     kernels.TWO_NAMES: "a node has at most one name, after its children and before its length",
     kernels.NO_LENGTH: "a node has at most one length, a number after ':'",
-    kernels.MORE: "there must be one tree, and nothing after its ';'",
+    kernels.MORE: "the text must hold one tree, with nothing after its ';'",
 }
-# Characters that a name can contain only in quotes. They include the byte order mark, which readers
-# drop at the beginning of a text: if a tree has a single node, its name begins there.
+# Names with one of these characters need quotes. The byte order mark is one of them, because
+# readers drop it at the beginning of a text, where the name of a single node would begin.
 _NEEDS_QUOTES = re.compile(r"[\s()\[\]:;,'\ufeff]")
 
 
 class NamesInText:
-    """Names of nodes as slices of the text from which they were read, made an array on demand.
+    """Names of nodes, stored as slices of the Newick text and converted to an array on demand.
 
-    Nodes without a name have None.
+    The name of a node without a name is None.
     """
 
     __slots__ = ("_blank", "_start", "_stop", "_text", "_underscores")
@@ -100,7 +100,7 @@ def parse(text: Any, convert_underscores: bool) -> tuple[np.ndarray, Any, np.nda
     n, where = kernels.parse(data, parent, start, stop, place, number)
     if n < 0:
         seen = raw[max(0, where - 20) : where + 20].decode("utf-8", "replace")
-        check.fail("text", f"must be Newick: {_WRONG[n]}; see byte {where}, in {seen!r}.")
+        check.fail("text", f"must be Newick text: {_WRONG[n]}; see byte {where}, in {seen!r}.")
     parent, start, stop, number = parent[:n], start[:n], stop[:n], number[:n]
     lengths = _lengths(raw, place[: 2 * n].reshape(n, 2), number)
     labels = None
@@ -129,7 +129,9 @@ def _lengths(raw: bytes, place: np.ndarray, number: np.ndarray) -> np.ndarray | 
                 raise ValueError
             number[i] = float(written)
         except ValueError:
-            check.fail("text", f"must have numbers as lengths; that of node {i} is {written!r}.")
+            check.fail(
+                "text", f"must have numbers as lengths; the length of node {i} is {written!r}."
+            )
     if not given[0]:
         number[0] = 0
     return number.copy()
@@ -143,7 +145,9 @@ def _bytes(text: Any) -> bytes:
     elif isinstance(text, str) and not set("();") & set(text):
         path = Path(text)
         if not path.is_file():
-            check.fail("text", f"must be Newick, or a file that holds it; there is no {text!r}.")
+            check.fail(
+                "text", f"must be Newick text or the path of a file; there is no file {text!r}."
+            )
         text = path.read_bytes()
     if isinstance(text, str):
         text = text.encode()
@@ -153,7 +157,7 @@ def _bytes(text: Any) -> bytes:
         try:
             text = gzip.decompress(text)
         except (OSError, EOFError, zlib.error):
-            check.fail("text", "must be Newick; it looks like a gzip file, which is damaged.")
+            check.fail("text", "must be Newick text; it begins like a gzip file, but is damaged.")
     return bytes(text).removeprefix(b"\xef\xbb\xbf")
 
 
@@ -177,7 +181,7 @@ def write(tree: Any, length: Any, names: bool) -> str:
             label[i] += f":{lengths[i].item()!r}"
     start, child = (a.tolist() for a in tree._children)
     pieces: list[str] = []
-    # Stack of nodes to be written; ~i stands for the text after the children of i.
+    # Stack of nodes to write; ~i stands for the text that follows the children of i.
     waiting = [tree.root]
     while waiting:
         i = waiting.pop()

@@ -15,11 +15,11 @@ from gmtree.labels.libraries import library
 
 
 def _reader(argument: str, how: Any) -> Callable[[Any], Any]:
-    """A function of an object: the function given, or one that looks up the attribute given."""
+    """Return `how` if it is a function, or else a function that reads the attribute `how`."""
     if callable(how):
         return how
     if not isinstance(how, str):
-        fail_type(argument, f"must be the name of an attribute, or a function, not {how!r}.")
+        fail_type(argument, f"must be the name of an attribute or a function, not {how!r}.")
 
     def read(x: Any) -> Any:
         found = getattr(x, how)
@@ -42,13 +42,13 @@ def from_objects(
             earlier = next(i for i, y in enumerate(found) if y is x)
             fail("root", f"must be a tree; node {earlier} ({x!r}) is reached twice.")
         seen.add(id(x))
-        found.append(x)  # holding the object also keeps its id from being reused
+        found.append(x)  # This reference also prevents the id of the object from being reused.
         parent.append(above)
         try:
             inner = below(x)
             inner = [] if inner is None else list(inner)
         except (AttributeError, TypeError, ValueError) as error:
-            rule = f"must say how to find the children of {x!r}: {error}."
+            rule = f"must return the children of every object; for {x!r} it fails: {error}."
             raise InputTypeError("children", rule) from error
         waiting += [(child, len(found) - 1) for child in reversed(inner)]
     own = np.array(parent, index_dtype(len(parent)))
@@ -62,7 +62,7 @@ def _labels_of(found: list[Any], label: Any) -> np.ndarray | None:
     try:
         labels = [read(x) for x in found]
     except (AttributeError, TypeError, ValueError) as error:
-        fail_type("label", f"must give a label, or None, for every object: {error}.")
+        fail_type("label", f"must return a label or None for every object: {error}.")
     return None if all(x is None for x in labels) else column("label", labels)
 
 
@@ -74,7 +74,7 @@ def _lengths_of(found: list[Any], length: Any) -> np.ndarray | None:
         lengths = [read(x) for x in found]
         out = np.array([np.nan if x is None else x for x in lengths], np.float64)
     except (AttributeError, TypeError, ValueError, OverflowError) as error:
-        fail_type("length", f"must give a number, or None, for every object: {error}.")
+        fail_type("length", f"must return a number or None for every object: {error}.")
     if np.isnan(out[0]):
         out[0] = 0
     return out
@@ -84,7 +84,7 @@ def _lengths_of(found: list[Any], length: Any) -> np.ndarray | None:
 
 
 def from_summing_matrix(S: Any) -> tuple[np.ndarray, np.ndarray | None]:
-    """Parents, and labels if a frame names the rows."""
+    """Parents, and the labels from a DataFrame that names its rows, or None."""
     labels, names = None, None
     if is_frame(S):
         S, labels, names = _from_frame(S)
@@ -95,26 +95,26 @@ def from_summing_matrix(S: Any) -> tuple[np.ndarray, np.ndarray | None]:
         fail("S", f"must have a 1 in every row; {_row(row, labels)} has none.")
     parent, owner, row = nest_rows(start, cols, shape)
     if row >= 0:
-        # The smallest earlier row that shares a leaf with this row does not contain it.
+        # This row is not contained in the smallest earlier row that shares a leaf with it.
         others = np.unique(owner[cols[start[row] : start[row + 1]]])
         others = others[others >= 0]
         other = int(others[np.argmin(size[others])])
         fail(
             "S",
-            f"must be nested: any two rows hold one another or share no leaf; {_row(row, labels)} "
-            f"shares only some of its leaves with {_row(other, labels)}.",
+            f"must have rows that are nested or disjoint; {_row(row, labels)} shares only some of "
+            f"its leaves with {_row(other, labels)}.",
         )
     if (size[owner] > 1).any():
         leaf = int(np.flatnonzero(size[owner] > 1)[0])
         name = leaf if names is None else shown(names[leaf])
-        fail("S", f"must have a row for each leaf alone; column {name} has none.")
+        fail("S", f"must have a row for each single leaf; the leaf of column {name} has none.")
     if labels is not None and names is not None:
         for leaf, row in enumerate(owner.tolist()):
             if labels[row] != names[leaf]:
                 fail(
                     "S",
-                    f"must name rows and columns alike; column {shown(names[leaf])} is the leaf "
-                    f"of row {row}, which is called {shown(labels[row])}.",
+                    f"must have equal names for the row and the column of a leaf; row {row} is "
+                    f"named {shown(labels[row])}, and its column {shown(names[leaf])}.",
                 )
     return parent.astype(index_dtype(parent.size)), labels
 
@@ -122,9 +122,10 @@ def from_summing_matrix(S: Any) -> tuple[np.ndarray, np.ndarray | None]:
 def nest_rows(
     start: np.ndarray, cols: np.ndarray, shape: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """The parent of each row, the last row that holds each column, and a row that is not nested.
+    """The parent of each row, the smallest row with each column, and a row that is not nested.
 
-    Of equal rows the upper one is the parent. The last entry is -1 if all rows are nested.
+    If two rows are equal, the first one is the parent. The last result is -1 if all rows are
+    nested.
     """
     order = np.argsort(-np.diff(start), kind="stable").astype(start.dtype)
     owner = np.full(shape[1], -1, start.dtype)
@@ -138,7 +139,7 @@ def _row(row: int, labels: np.ndarray | None) -> str:
 
 
 def _from_frame(S: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """The matrix, the names of its rows and, if rows have names, those of its columns."""
+    """The matrix, and the names of its rows and columns, or None if it has no names."""
     names = column_names(S)
     first = np.asarray(S[names[0]]) if names else np.empty(0)
     labels = None
@@ -155,12 +156,12 @@ def _from_frame(S: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | Non
 
 
 def _is_plain(index: Any) -> bool:
-    """Whether a pandas index only numbers the rows."""
+    """Whether a pandas index is 0, 1, 2, ... and has no name."""
     return index.name is None and np.array_equal(index.to_numpy(), np.arange(len(index)))
 
 
 def ones(S: Any, argument: str = "S") -> tuple[np.ndarray, np.ndarray, tuple[int, int]]:
-    """Row pointers and columns of the entries that are 1, as in compressed rows, and the shape."""
+    """Row pointers and column numbers of the ones, as in the CSR format, and the shape."""
     if hasattr(S, "tocsr"):
         csr = S.tocsr().copy()
         csr.sum_duplicates()
@@ -171,7 +172,7 @@ def ones(S: Any, argument: str = "S") -> tuple[np.ndarray, np.ndarray, tuple[int
     else:
         a = array(argument, S)
         if a.ndim != 2 or 0 in a.shape:
-            fail(argument, f"must be a matrix, one row per node, not have shape {a.shape}.")
+            fail(argument, f"must be a matrix with one row per node, not have shape {a.shape}.")
         if a.dtype.kind not in "iufb":
             fail_type(argument, f"must hold 0 and 1, not dtype {a.dtype}.")
         shape = a.shape

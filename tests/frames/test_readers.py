@@ -124,10 +124,10 @@ def test_a_name_that_begins_with_a_byte_order_mark_is_kept():
         ("(a:1 x,b);", "at most one name"),
         ("(a:1:2,b);", "at most one length"),
         ("(a:,b);", "a number after ':'"),
-        ("(a:x,b);", "that of node 1 is 'x'"),
-        ("(a:1_0,b);", "that of node 1 is '1_0'"),
-        ("(a,b);(c,d);", "one tree, and nothing after its ';'; see byte 6"),
-        ("no such file", "there is no 'no such file'"),
+        ("(a:x,b);", "the length of node 1 is 'x'"),
+        ("(a:1_0,b);", "the length of node 1 is '1_0'"),
+        ("(a,b);(c,d);", "one tree, with nothing after its ';'; see byte 6"),
+        ("no such file", "there is no file 'no such file'"),
         (b"(\xff,b);", "be encoded as UTF-8"),
     ],
 )
@@ -228,11 +228,11 @@ def test_objects_with_methods_and_without_names():
     loop.below.append(loop)
     with pytest.raises(ValueError, match="reached twice"):
         gm.Tree.from_objects(loop)
-    with pytest.raises(TypeError, match="'children' must say how to find the children"):
+    with pytest.raises(TypeError, match="'children' must return the children"):
         gm.Tree.from_objects(Thing(), children="kids")
     with pytest.raises(TypeError, match="'label' must be the name of an attribute"):
         gm.Tree.from_objects(Thing(), label=5)
-    with pytest.raises(TypeError, match="'length' must give a number"):
+    with pytest.raises(TypeError, match="'length' must return a number"):
         gm.Tree.from_objects(Thing(), length=lambda x: "far")
 
 
@@ -276,7 +276,7 @@ def test_scikit_learn():
 
 
 def test_wrong_heights():
-    with pytest.raises(ValueError, match="'heights' must hold 1 real numbers"):
+    with pytest.raises(ValueError, match=r"'heights' must have shape \(1,\)"):
         gm.Tree.from_linkage([[0, 1]], heights=[1, 2])
     with pytest.raises(ValueError, match="'heights' must be finite; cluster 2"):
         gm.Tree.from_linkage([[0, 1]], heights=[np.nan])
@@ -324,7 +324,7 @@ def test_summing_matrix_in_a_frame(kind):
     if kind == "pandas":
         assert gm.Tree.from_summing_matrix(pd.DataFrame(S).set_index("unique_id")) == tree
     swapped = {{"b": "a/x", "a/x": "b"}.get(name, name): x for name, x in S.items()}
-    with pytest.raises(ValueError, match="column 'a/x' is the leaf of row 2, which is called 'b'"):
+    with pytest.raises(ValueError, match="row 2 is named 'b', and its column 'a/x'"):
         gm.Tree.from_summing_matrix(MAKE[kind](swapped))
     unlabelled = {name: x for name, x in S.items() if name != "unique_id"}
     assert np.array_equal(gm.Tree.from_summing_matrix(MAKE[kind](unlabelled)).parent, tree.parent)

@@ -321,7 +321,11 @@ def test_given_matrices_are_not_changed():
         ([[1, -1], [-1, 1]], ValueError, "'A' must have a root"),
         ([[1, 0], [0, 1]], ValueError, "'A' must have one root; nodes 0 and 1"),
         ([[1, 0], [-2, 1]], ValueError, "'A' must hold 1 on the diagonal.*row 1 holds 1 and -2"),
-        ([[1, 0], [1, 1]], ValueError, "row 1 holds 1 and 1. GenerationMatrix.from_matrix"),
+        (
+            [[1, 0], [1, 1]],
+            ValueError,
+            "row 1 holds 1 and 1. For .* use GenerationMatrix.from_matrix",
+        ),
         ([1, 2], ValueError, r"'A' must be a square matrix, not have shape \(2,\)"),
         (np.ones((2, 3)), ValueError, "'A' must be a square matrix"),
         (np.ones((0, 0)), ValueError, "'A' must be a square matrix"),
@@ -342,11 +346,11 @@ def test_not_a_structure_matrix(A, error, message):
 @pytest.mark.parametrize(
     ("A", "root", "message"),
     [
-        ([[0, 1], [1, 0]], None, "'root' must be given, since matrix 'A' is symmetric"),
+        ([[0, 1], [1, 0]], None, "'root' must be given, because matrix 'A' is symmetric"),
         ([[1, 0], [1, 0]], None, "'A' must have a zero diagonal; node 0 is its own"),
         ([[0, 0], [1, 0]], 0, r"'A' must be symmetric; entries \(0, 1\) and \(1, 0\) differ"),
-        ([[0, 0], [0, 0]], 0, "'A' must be connected; node 1 is not reached from the root 0"),
-        (1 - np.eye(3), 0, "'A' must have no cycle; it has 3 edges, a tree of 3 nodes 2"),
+        ([[0, 0], [0, 0]], 0, "'A' must be connected; node 1 cannot be reached from the root 0"),
+        (1 - np.eye(3), 0, "'A' must have no cycle; it has 3 edges, but a tree of 3 nodes has 2"),
         ([[0, 1], [1, 0]], 2, "'root' must hold node numbers from 0 to 1, not 2"),
     ],
 )
@@ -356,7 +360,7 @@ def test_not_an_adjacency_matrix(A, root, message):
 
 
 def test_not_a_laplacian():
-    with pytest.raises(ValueError, match="'L' must have rows that add up to 0; row 1 does not"):
+    with pytest.raises(ValueError, match="'L' must have rows that add up to 0; the sum of row 1"):
         gm.Tree.from_laplacian([[1, -1], [-1, 2]], 0)
     with pytest.raises(ValueError, match="'L' must have no cycle"):
         gm.Tree.from_laplacian(3 * np.eye(3) - 1, 0)
@@ -367,11 +371,11 @@ def test_not_a_laplacian():
 @pytest.mark.parametrize(
     ("D", "message"),
     [
-        (1 - np.eye(3, dtype=int), "between nodes 1 and 2 it has 1 instead of 2"),
+        (1 - np.eye(3, dtype=int), "the entry of nodes 1 and 2 is 1 instead of 2"),
         ([[0, 3], [3, 0]], "node 1 has 0 neighbours at distance 1 that are nearer"),
         ([[0, 1, 1, 2], [1, 0, 2, 1], [1, 2, 0, 1], [2, 1, 1, 0]], "node 3 has 2 neighbours"),
-        ([[-1, 1], [1, 0]], "between nodes 0 and 0 it has -1 instead of 0"),
-        ([[0, 1], [1, np.nan]], "between nodes 1 and 1 it has nan instead of 0"),
+        ([[-1, 1], [1, 0]], "the entry of nodes 0 and 0 is -1 instead of 0"),
+        ([[0, 1], [1, np.nan]], "the entry of nodes 1 and 1 is nan instead of 0"),
         (np.zeros((2, 3)), "'D' must be a square matrix"),
     ],
 )

@@ -136,9 +136,9 @@ def test_forms_of_parents(form, parent):
 @pytest.mark.parametrize(
     ("labels", "error", "message"),
     [
-        (["a", "b"], ValueError, "have length 3, not 2"),
-        (["a", "b", "a"], ValueError, "be distinct; node 2 repeats 'a'"),
-        ([7, 7, 7], ValueError, "be distinct; node 1 repeats 7"),
+        (["a", "b"], ValueError, r"have one label per node \(3\), not 2"),
+        (["a", "b", "a"], ValueError, "be distinct; node 2 repeats the label 'a'"),
+        ([7, 7, 7], ValueError, "be distinct; node 1 repeats the label 7"),
         (["a", None, None], ValueError, "no missing labels; node 1 has none"),
         ([1.5, float("nan"), 2], ValueError, "no missing labels; node 1 has none"),
         (["a", "b", float("nan")], ValueError, "no missing labels; node 2 has none"),
@@ -314,7 +314,7 @@ def test_labels_do_not_merge_on_the_way_to_a_common_type():
     assert tree.labels.tolist() == [-1, 2**63, 2**63 + 1]
     assert gm.Tree.from_edges([1, 2], ["1", "1"]).n == 3
     assert gm.Tree.from_edges([0.0], [-1.0]).node(-0.0) == 1
-    with pytest.raises(ValueError, match=r"'child' must name each node once.*in rows 0 and 1"):
+    with pytest.raises(ValueError, match=r"'child' must have each node once.*in rows 0 and 1"):
         gm.Tree.from_edges([0.0, -0.0], [1.0, 1.0])
 
 
@@ -404,7 +404,7 @@ def test_levels_from_frames():
 def test_a_label_of_several_nodes_needs_a_path():
     tree = gm.Tree.from_levels(["NY", "NY", "VT"], ["Albany", "Orange", "Orange"])
     assert tree.node("Albany") == 3
-    with pytest.raises(ValueError, match="several are called 'Orange': give a path"):
+    with pytest.raises(ValueError, match=r"several nodes have the label 'Orange'\. Pass a path"):
         tree.node("Orange")
     assert tree.node(("VT", "Orange")) == tree.node(("total", "VT", "Orange")) == 5
     assert tree.node("total") == tree.node(("total",)) == 0
@@ -422,7 +422,7 @@ def test_one_row():
 @pytest.mark.parametrize(
     ("columns", "levels", "error", "message"),
     [
-        ((["a", "b"], ["c", None]), None, ValueError, "'level 1' .* row 1 has none; every row"),
+        ((["a", "b"], ["c", None]), None, ValueError, "'level 1' .* row 1 has none. With missing="),
         ((["a", "b"], ["c", float("nan")]), ["x", "y"], ValueError, "'y' .* row 1 has none"),
         ((["a", "b"], ["c"]), None, ValueError, r"'level 1' .* rows as 'level 0' \(2\), not 1"),
         ((["a", "a"], ["c", "c"]), None, ValueError, "'levels' .* row 1 repeats row 0: .'a', 'c'."),
@@ -480,7 +480,7 @@ def test_linkage(method, m):
 @pytest.mark.parametrize(
     ("Z", "error", "message"),
     [
-        ([[0, 2, 1, 2]], ValueError, "row 0 joins 0 and 2, but clusters so far are 0 to 1"),
+        ([[0, 2, 1, 2]], ValueError, "row 0 joins 0 and 2, but .* are 0 to 1"),
         ([[0, -1, 1, 2]], ValueError, "row 0 joins 0 and -1"),
         ([[0, 0.5, 1, 2]], ValueError, "row 0 joins 0 and 0.5"),
         ([[0, np.nan, 1, 2]], ValueError, "row 0 joins 0 and nan"),
@@ -552,11 +552,13 @@ def test_networkx_with_attributes(kind):
 
 def test_networkx_with_wrong_attributes():
     graph = nx.DiGraph([(0, 1, {"weight": "heavy"})])
-    with pytest.raises(ValueError, match=r"'length' must .* holds numbers; 'weight' is 'heavy' at"):
+    with pytest.raises(
+        ValueError, match=r"'length' must .* holds numbers; the 'weight' .* is 'heavy'"
+    ):
         gm.Tree.from_networkx(graph)
     assert gm.Tree.from_networkx(graph, length=None).edge_length is None
     for wrong in ("label", "length"):
-        with pytest.raises(TypeError, match=f"'{wrong}' must be the name of an attribute or None"):
+        with pytest.raises(TypeError, match=f"'{wrong}' must be the name of an attribute, or None"):
             gm.Tree.from_networkx(graph, **{wrong: 3})
     graph.nodes[1]["label"] = []
     with pytest.raises(TypeError, match="'label' must hold hashable labels; row 1"):

@@ -20,7 +20,7 @@ def test_a_node_with_the_label_of_the_root_is_found_by_its_path():
         assert tree.node(tree.path(i)) == i
     assert tree.node(("total",)) == tree.root
     assert tree.node(("total", "x")) == tree.node(("total", "total", "x"))
-    with pytest.raises(ValueError, match="several are called 'total'"):
+    with pytest.raises(ValueError, match="several nodes have the label 'total'"):
         tree.node("total")
 
 
@@ -53,7 +53,7 @@ def test_a_path_finds_its_node_where_no_other_has_it(tree, data):
 
 def test_siblings_of_one_label_are_told_apart_by_numbers_only():
     tree = gm.Tree.from_newick("(a:1,a:2);")
-    message = "'label' must name one node; nodes 1, 2 have the same path, .* use the number"
+    message = "'label' must identify one node; nodes 1, 2 have the same path, .* Use the number"
     for path in (("a",), (None, "a")):
         with pytest.raises(ValueError, match=message):
             tree.node(path)

@@ -177,6 +177,6 @@ def test_cophenetic_distances_of_a_linkage(m, seed):
 def test_masked_lengths_are_refused():
     graph = nx.DiGraph()
     graph.add_edge("r", "a", weight=np.ma.masked)
-    with pytest.raises(ValueError, match=r"holds numbers; 'weight' is .* from 'r' to 'a'"):
+    with pytest.raises(ValueError, match=r"holds numbers; the 'weight' .* from 'r' to 'a'"):
         gm.Tree.from_networkx(graph)
     assert gm.Tree.from_networkx(graph, length=None).n == 2

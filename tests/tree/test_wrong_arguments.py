@@ -141,11 +141,11 @@ def test_names_of_columns_come_in_an_order():
 
 def test_objects_without_children_name_the_argument():
     for children in ("below", len, lambda x: 3):
-        with pytest.raises(TypeError, match="Argument 'children' must say how to find"):
+        with pytest.raises(TypeError, match="Argument 'children' must return the children"):
             gm.Tree.from_objects(3, children)
-    with pytest.raises(TypeError, match="Argument 'length' must give a number"):
+    with pytest.raises(TypeError, match="Argument 'length' must return a number"):
         gm.Tree.from_objects([[], []], iter, length="size")
-    with pytest.raises(TypeError, match="Argument 'label' must give a label"):
+    with pytest.raises(TypeError, match="Argument 'label' must return a label"):
         gm.Tree.from_objects([[], []], iter, label=lambda x: x.name)
     with pytest.raises(ValueError, match=r"Argument 'root' must be a tree; node 1 .* twice"):
         gm.Tree.from_objects([array := np.ones(0), array], iter)

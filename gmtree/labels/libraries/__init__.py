@@ -33,7 +33,7 @@ def kind_of(argument: str, frame: Any) -> str:
     """Name of the library of a DataFrame; lazy DataFrames and other objects are refused."""
     kind, what = library(frame), type(frame).__name__
     if what == "LazyFrame":
-        check.fail_type(argument, "must be a frame in memory: call .collect() on a lazy one.")
+        check.fail_type(argument, "must be a DataFrame in memory; call .collect() on a LazyFrame.")
     if kind is None or what not in ("DataFrame", "Table"):
         check.fail_type(
             argument, f"must be a pandas or polars DataFrame or a pyarrow Table, not {what}."

@@ -1,4 +1,4 @@
-"""Operations on columns and DataFrames, under one name for all libraries."""
+"""Operations on columns and DataFrames, with the same names for all libraries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gmtree.labels.codes import Codes
 
 
 class Library(ABC):
-    """Adapter of one library: reads its columns, and makes and extends its DataFrames."""
+    """The adapter of one library, which reads its columns, and makes and extends its DataFrames."""
 
     name: ClassVar[str]
     title: ClassVar[str]
@@ -21,7 +21,7 @@ class Library(ABC):
 
     @property
     def package(self) -> Any:
-        """The imported library; if it is missing, an error explains how to install it."""
+        """The imported library. If it is not installed, an error explains how to install it."""
         return check.optional(self.name, "frames", self.title)
 
     # ------------------------------------------------------------------ reading
@@ -38,14 +38,14 @@ class Library(ABC):
 
     @abstractmethod
     def column(self, x: Any) -> Any:
-        """A column from an array, a list or a column of this library; masked entries are null."""
+        """A column from an array, list or column of this library; masked entries become null."""
 
     @abstractmethod
     def label_column(self, c: Codes) -> Any:
-        """A column with the labels that codes stand for; the code -1 becomes a missing entry."""
+        """A column with the labels that codes denote; the code -1 becomes a missing entry."""
 
     def plain_labels(self, labels: np.ndarray) -> Any:
-        """Labels in a form that the library can hold; labels of mixed types become text."""
+        """Labels in a form that the library can store; labels of mixed types become text."""
         if labels.dtype != object:
             return labels
         listed = labels.tolist()
@@ -54,7 +54,7 @@ class Library(ABC):
         return [None if x is None else str(x) for x in listed]
 
     def frame(self, columns: Mapping[str, Any]) -> Any:
-        """A frame of columns as :meth:`column` takes them."""
+        """A DataFrame of columns, each anything that :meth:`column` accepts."""
         return self.package.DataFrame({name: self.column(x) for name, x in columns.items()})
 
     # ------------------------------------------------------------------ changing
@@ -68,10 +68,10 @@ class Library(ABC):
         """A DataFrame in which columns are replaced, or added at its end."""
 
     def append(self, frame: Any, added: Mapping[str, Any]) -> Any:
-        """A DataFrame followed by rows that have some of its columns; other entries are missing.
+        """A DataFrame with added rows; where these lack a column of the frame, entries are missing.
 
-        A column keeps its type if that can hold the added entries unchanged. Otherwise it gets the
-        type of the added entries, and a type with a list of categories gets further categories.
+        A column keeps its type if this type can hold the added entries unchanged. A categorical
+        type gets further categories. Otherwise the column gets the type of the added entries.
         """
         own, longer, more = {}, {}, self.frame(added)
         for name in added:
@@ -79,7 +79,7 @@ class Library(ABC):
         return self._join(self.with_columns(frame, own), self.frame(longer))
 
     def _in_one_type(self, name: str, own: Any, new: Any) -> list[Any]:
-        """Two columns in a type that can hold all entries: the type of `own` if possible."""
+        """Both columns in one type: that of `own` if it can hold all entries."""
         a, b = self._type(own), self._type(new)
         for wanted in (self._with_categories(a, new), b):
             cast = [self._cast(x, wanted) for x in (own, new)]
@@ -100,7 +100,7 @@ class Library(ABC):
         return column.dtype
 
     def _with_categories(self, wanted: Any, new: Any) -> Any:
-        """A type, with more categories if it has a list of them."""
+        """The type `wanted`; if it is categorical, it gets the categories of `new`, too."""
         return wanted
 
     def _errors(self) -> tuple[type[Exception], ...]:

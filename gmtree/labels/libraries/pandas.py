@@ -23,7 +23,7 @@ class _Pandas(Library):
         if not hasattr(x, "dtype"):  # a single label such as NA
             return from_numpy(argument, column(argument, x))
         if getattr(x, "ndim", 1) != 1 or hasattr(x, "levels"):
-            check.fail(argument, f"must be one column, not a {type(x).__name__} of several.")
+            check.fail(argument, f"must be a single column or level, not a {type(x).__name__}.")
         if isinstance(x.dtype, np.dtype) and x.dtype != object:
             return from_numpy(argument, column(argument, x.to_numpy()))
         values = x.array if hasattr(x, "array") else x
@@ -98,7 +98,7 @@ class _Pandas(Library):
         return out if same else None
 
     def _join(self, frame: Any, more: Any) -> Any:
-        """Join rows. An index of whole numbers is continued, any other is replaced by 0, 1, ..."""
+        """Join rows; an index of integers is continued, and any other is replaced by 0, 1, ..."""
         pandas, index, rows = self.package, frame.index, len(frame) + len(more)
         joined = pandas.concat([frame, more], ignore_index=True)
         if index.nlevels == 1 and pandas.api.types.is_integer_dtype(index.dtype) and len(index):

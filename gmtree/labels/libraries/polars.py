@@ -21,7 +21,7 @@ class _Polars(Library):
         polars = self.package
         if not isinstance(x, polars.Series):
             check.fail_type(argument, f"must be one column, not a polars {type(x).__name__}.")
-        if str(x.dtype).endswith("Int128"):  # numpy has no integers of 128 bits
+        if str(x.dtype).endswith("Int128"):  # Numpy has no integers of 128 bits.
             return from_numpy(argument, np.array(x.to_list(), dtype=object))
         if x.dtype.is_integer() and x.null_count() == 0:
             return from_numpy(argument, x.to_numpy())
@@ -53,7 +53,7 @@ class _Polars(Library):
     def label_column(self, c: Codes) -> Any:
         assert c.categories is not None
         listed = np.asarray(self.plain_labels(c.categories), dtype=object).tolist()
-        last = len(listed)  # this entry is for missing labels
+        last = len(listed)  # This entry serves missing labels.
         return self.package.Series([*listed, None]).gather(np.where(c.codes < 0, last, c.codes))
 
     def take(self, column: Any, rows: np.ndarray) -> Any:

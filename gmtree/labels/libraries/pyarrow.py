@@ -27,7 +27,7 @@ class _PyArrow(Library):
                 x = x.cast(x.type.value_type)
         if isinstance(x, arrow.ChunkedArray):
             x = x.combine_chunks()
-            if isinstance(x, arrow.ChunkedArray):  # more than a single chunk can hold
+            if isinstance(x, arrow.ChunkedArray):  # The labels are too long for a single chunk.
                 x = arrow.concat_arrays(x.chunks)
         if arrow.types.is_integer(x.type) and x.null_count == 0:
             return from_numpy(argument, x.to_numpy(zero_copy_only=False))

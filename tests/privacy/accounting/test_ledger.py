@@ -406,7 +406,7 @@ def test_invariants_get_no_noise_and_are_named():
 @pytest.mark.parametrize(
     ("text", "item", "why"),
     [
-        ("((Nord,x)a,(Nord,y)b);", "Nord", "several are called 'Nord': give a path"),
+        ("((Nord,x)a,(Nord,y)b);", "Nord", "several nodes have the label 'Nord'"),
         ("((Nord,Nord)a,(y)b);", ("a", "Nord"), "nodes 2, 3 have the same path"),
         ("((Nord,x)a,(y)b);", "Sud", "must be a label of this tree"),
     ],
