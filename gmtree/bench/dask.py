@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -77,9 +78,11 @@ def growth(folder: Path, sizes: tuple[int, ...], report: Report) -> Iterator[Che
     per_node = []
     for nodes in sizes:
         with workers(2) as client:
-            report.step(f"writing {nodes:,} nodes")
+            report.step(f"{nodes:,} nodes")
+            start = time.perf_counter()
             data = Data(folder / str(nodes), nodes, client)
-            report.step(f"reconciling {nodes:,} nodes")
+            seconds = time.perf_counter() - start
+            report.say(f"{data.n:,} nodes were written in {seconds:.0f} s, and are reconciled now.")
             if nodes == SMALL:
                 data.make()  # compiles
             found = dask_scale.measure(data, client)

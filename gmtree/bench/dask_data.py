@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from gmtree.consistency import Consistency
+from gmtree.dask.engine import Engine
 from gmtree.tree import Tree
 
 LEVELS = ["state", "county", "tract", "group", "block"]
@@ -52,6 +53,28 @@ def write_leaves(path: str, start: int, stop: int) -> None:
     )
 
 
+def write_nodes(path: str, depth: int, start: int, stop: int, leaves: int) -> None:
+    """Write measurements of nodes `start` to `stop` of a level, with noise of scale 8."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    below = LEAVES_BELOW[depth]
+    first = np.arange(start, stop) * below
+    above = dict(list(labels(first).items())[: depth + 1])
+    noise = np.random.default_rng([depth, start]).laplace(0, 8, first.size)
+    y = np.minimum(below, leaves - first) * 6 + noise
+    pq.write_table(pa.table({**above, "y": y}), path, row_group_size=1 << 18)
+
+
+def _cut(folder: Path, size: int, rows: int) -> list[tuple[str, int, int]]:
+    """Files of `rows` rows each, in a new folder, with the numbers of their rows."""
+    folder.mkdir(parents=True)
+    return [
+        (str(folder / f"part-{k:05d}.parquet"), start, min(start + rows, size))
+        for k, start in enumerate(range(0, size, rows))
+    ]
+
+
 class Data:
     """Leaves and measurements above them in Parquet files, and folders for results.
 
@@ -65,29 +88,23 @@ class Data:
     """
 
     def __init__(self, folder: Path, nodes: float, client: Any = None) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         self.folder, self.leaves = folder, max(2000, int(nodes / NODES_PER_LEAF))
-        self.nodes = {name: str(folder / f"{name}.parquet") for name in LEVELS[:-1]}
+        self.nodes = {name: str(folder / name) for name in LEVELS[:-1]}
         self.sizes = [-(-self.leaves // size) for size in LEAVES_BELOW]
         self.n = 1 + sum(self.sizes) + self.leaves
         self._made = 0
-        (folder / "leaves").mkdir(parents=True)
         rows = max(1000, min(_PIECE, self.leaves // 5))
-        starts = range(0, self.leaves, rows)
-        paths = [str(folder / "leaves" / f"part-{k}.parquet") for k in range(len(starts))]
-        stops = [min(start + rows, self.leaves) for start in starts]
-        each = map if client is None else client.map
-        done = list(each(write_leaves, paths, starts, stops))
-        if client is not None:
-            client.gather(done)
-        rng = np.random.default_rng(0)
-        for depth, (name, below) in enumerate(zip(LEVELS, LEAVES_BELOW, strict=False)):
-            first = np.arange(0, self.leaves, below)
-            above = dict(list(labels(first).items())[: depth + 1])
-            y = np.minimum(below, self.leaves - first) * 6 + rng.laplace(0, 8, first.size)
-            pq.write_table(pa.table({**above, "y": y}), self.nodes[name], row_group_size=1 << 18)
+        engine = Engine(client)
+        engine.run("writing leaves", write_leaves, _cut(folder / "leaves", self.leaves, rows))
+        engine.run(
+            "writing measurements",
+            write_nodes,
+            [
+                (path, depth, start, stop, self.leaves)
+                for depth, (size, name) in enumerate(zip(self.sizes, self.nodes, strict=True))
+                for path, start, stop in _cut(folder / name, size, _PIECE)
+            ],
+        )
 
     @contextmanager
     def made(self, **options: Any) -> Iterator[Any]:

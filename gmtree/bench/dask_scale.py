@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -83,21 +84,18 @@ def optimality_error(data: Data, made: Any) -> float:
     At the optimum, the differences between measured and reconciled values of a leaf and of all
     its ancestors add up to zero, because all variances are equal and the total is not measured.
     """
-    import pyarrow.parquet as pq
-
-    change = []
-    for name in LEVELS[:-1]:
-        measured = pq.read_table(data.nodes[name], columns=["y"])["y"].to_numpy()
-        change.append(measured - column(made.files(name), 0, measured.size))
-    noisy = [str(path) for path in sorted((data.folder / "leaves").iterdir(), key=_number)]
+    below = dict(zip(LEVELS, (*LEAVES_BELOW, 1), strict=True))
+    given = {name: sorted(map(str, (data.folder / name).iterdir())) for name in LEVELS[:-1]}
+    given[LEVELS[-1]] = sorted(map(str, (data.folder / "leaves").iterdir()))
     rng, error = np.random.default_rng(0), 0.0
     for start in rng.integers(0, max(1, data.leaves - _STRETCH), _STRETCHES):
         stop = min(int(start) + _STRETCH, data.leaves)
-        leaf = np.arange(start, stop)
-        x = column(made.files(LEVELS[-1]), int(start), stop)
-        gradient = column(noisy, int(start), stop) - x
-        for below, differences in zip(LEAVES_BELOW, change, strict=True):
-            gradient += differences[leaf // below]
+        gradient = np.zeros(stop - start)
+        for name, files in given.items():
+            node = np.arange(start, stop) // below[name]
+            ends = int(node[0]), int(node[-1]) + 1
+            change = column(files, *ends) - column(made.files(name), *ends)
+            gradient += change[node - node[0]]
         error = max(error, float(np.max(abs(gradient))))
     return error
 
@@ -108,18 +106,23 @@ def column(files: Sequence[str], start: int, stop: int) -> np.ndarray:
 
     found, first = [], 0
     for name in files:
-        with pq.ParquetFile(name) as file:
-            for group in range(file.metadata.num_row_groups):
-                rows = file.metadata.row_group(group).num_rows
-                if first < stop and first + rows > start:
+        groups = _rows(name)
+        for group, rows in enumerate(groups):
+            if first < stop and first + rows > start:
+                with pq.ParquetFile(name) as file:
                     values = file.read_row_group(group, columns=["y"])["y"].to_numpy()
-                    found.append(values[max(0, start - first) : stop - first])
-                first += rows
+                found.append(values[max(0, start - first) : stop - first])
+            first += rows
     return np.concatenate(found)
 
 
-def _number(path: Path) -> int:
-    return int(path.stem.partition("-")[2])
+@cache
+def _rows(name: str) -> tuple[int, ...]:
+    """Rows of each row group of a file."""
+    import pyarrow.parquet as pq
+
+    metadata = pq.read_metadata(name)
+    return tuple(metadata.row_group(k).num_rows for k in range(metadata.num_row_groups))
 
 
 # --------------------------------------------------------------------------- a release

@@ -168,8 +168,7 @@ class JointTree:
 
     def skips_first(self, p: int) -> np.ndarray:
         """By level, whether the first node of a partition begins in an earlier partition."""
-        owners = np.array(self.owner)[self.boundary[p][:, 0]]
-        return owners < p
+        return np.array([self.owner[u] for u in self.boundary[p][:, 0]]) < p
 
     def label(self, u: int) -> str:
         """The labels of a boundary node, for an error message."""

@@ -12,7 +12,7 @@ import numpy as np
 from gmtree import _validate as check
 from gmtree.dask.parquet import Piece, arrow, read
 from gmtree.dask.partition_tree import PartitionTree
-from gmtree.dask.sorted_rows import Key, find_runs, match
+from gmtree.dask.sorted_rows import Key, between, find_runs, match
 
 
 @dataclass(frozen=True)
@@ -48,16 +48,13 @@ class NodeMeasurements:
         level, columns = len(names), [*names, *numbers]
         if level == 0:
             return np.zeros(1, np.int64), read(self.pieces, columns)
-        starts = np.arange(part.sizes[-1])
-        for above in reversed(range(level, part.height)):
-            starts = starts[part.begin[above]]
-        own = table.select(names).take(arrow().array(starts))
+        own = table.select(names).take(arrow().array(part.first_rows(level)))
         low, high = (tuple(own.column(n)[k].as_py() for n in names) for k in (0, -1))
         start, stop = bisect_left(self.last, low), bisect_left(self.first, high)
         stop += stop < len(self.first) and self.first[stop] == high
         if start >= stop:
             return np.zeros(0, np.int64), read(self.pieces[:1], columns).slice(0, 0)
-        found = read(self.pieces[start:stop], columns)
+        found = between(read(self.pieces[start:stop], columns), names, low, high)
         inside, row = match(own, found, names, self.argument)
         return row, found.take(arrow().array(inside))
 

@@ -97,6 +97,13 @@ class PartitionTree:
             return self.rows
         return slice(self.offset[level], self.offset[level] + self.sizes[level])
 
+    def first_rows(self, level: int) -> np.ndarray:
+        """The first row of each node of a level above the rows."""
+        rows = self.begin[-1]
+        for above in reversed(range(level, self.height - 1)):
+            rows = rows[self.begin[above]]
+        return rows
+
     def boundary_node(self, level: int, side: int) -> int:
         """The first or last node of a level."""
         return self.offset[level] + (self.sizes[level] - 1 if side else 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -130,6 +131,14 @@ def ordered_codes(column: Any, name: str) -> np.ndarray | None:
 # --------------------------------------------------------------------------- matching
 
 
+def between(table: Any, levels: Sequence[str], low: Key, high: Key) -> Any:
+    """The rows of a sorted table whose labels are not below `low` and not above `high`."""
+    rows = range(table.num_rows)
+    start = bisect_left(rows, low, key=lambda k: key(table, levels, k))
+    stop = bisect_right(rows, high, lo=start, key=lambda k: key(table, levels, k))
+    return table.slice(start, stop - start)
+
+
 def match(
     own: Any, other: Any, levels: Sequence[str], argument: str
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -139,9 +148,11 @@ def match(
     of them the row of `own` with the same labels. Raises an error if that row does not exist.
     """
     ours, theirs = own.num_rows, other.num_rows
+    if ours == theirs and all(_plain(own, name).equals(_plain(other, name)) for name in levels):
+        return np.arange(ours), np.arange(ours)
     keys = np.zeros(ours + theirs, np.int64)
     for name in levels:
-        joint = _codes_of_both(own.column(name), other.column(name), name)
+        joint = _codes_of_both(_plain(own, name), _plain(other, name), name)
         # The codes are made dense after each level, so that their products stay small.
         keys = _dense(keys * (int(joint.max()) + 1) + joint)
     mine, given = keys[:ours], keys[ours:]
@@ -156,12 +167,18 @@ def match(
     return inside, row
 
 
+def _plain(table: Any, name: str) -> Any:
+    """A column of labels without codes."""
+    column = table.column(name)
+    coded = arrow().types.is_dictionary(column.type)
+    return column.cast(column.type.value_type) if coded else column
+
+
 def _codes_of_both(a: Any, b: Any, name: str) -> np.ndarray:
     """Dense ranks of the labels of two columns together."""
     import pyarrow.compute as pc
 
     pa = arrow()
-    a, b = (x.cast(x.type.value_type) if pa.types.is_dictionary(x.type) else x for x in (a, b))
     if a.type != b.type:
         try:
             b = b.cast(a.type)

@@ -37,11 +37,6 @@ def publish(
     written = {}
     part.put_boundary(v, final.plain[:, :, 2])
     part.put_boundary(s, final.plain[:, :, 3])
-    starts: Any = np.arange(part.sizes[-1])
-    rows_of = {}
-    for level in reversed(range(part.height)):
-        starts = starts[part.begin[level]]
-        rows_of[level] = starts
     for level in final.levels:
         inner = level < part.height
         skip = int(inner and final.skips_first[level])
@@ -52,7 +47,7 @@ def publish(
         names = list(problem.levels[:level])
         labels = table.select(names)
         if inner:
-            labels = labels.take(pa.array(rows_of[level][skip:]))
+            labels = labels.take(pa.array(part.first_rows(level)[skip:]))
         found = {name: labels.column(name) for name in names}
         found[problem.value] = pa.array(columns.value[here])
         if problem.noise is not None:
