@@ -1,8 +1,7 @@
-"""What the benchmarks share: sizes, trees and measurements.
+"""Sizes, trees and measurements that all benchmarks use.
 
-asv runs the benchmarks of today against the package of any commit. They therefore use public
-names of gmtree only, and a benchmark of something that an older package does not have raises
-NotImplementedError in its `setup`, which asv takes as "skip" (see `need`).
+asv runs today's benchmarks against the package of any commit, so they use only public names of
+gmtree. A benchmark of a name that an older commit lacks has no result there.
 
 The environment variable ``GMTREE_BENCH_NODES`` sets the sizes of trees, such as ``10000`` or
 ``100000,1000000``.
@@ -11,7 +10,6 @@ The environment variable ``GMTREE_BENCH_NODES`` sets the sizes of trees, such as
 from __future__ import annotations
 
 import os
-from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -42,14 +40,6 @@ SHAPES = (*LARGE, "chain", "star")
 # Kernels must not run as plain Python, as they otherwise do on small trees.
 with patch.dict(os.environ, GMTREE_ALWAYS_COMPILE="1"):
     gm.reconcile(gm.shapes.star(3), [1.0, 2.0, 3.0])
-
-
-def need(owner: Any, name: str) -> Any:
-    """An attribute of the package under test; asv skips the benchmark if it has none."""
-    try:
-        return getattr(owner, name)
-    except AttributeError:
-        raise NotImplementedError(f"this version has no {name!r}") from None
 
 
 def make(shape: str, nodes: int) -> gm.Tree:

@@ -6,7 +6,7 @@ import numpy as np
 
 import gmtree as gm
 
-from .common import LARGE, LARGEST, NODES, SHAPES, make, measurements, need
+from .common import LARGE, LARGEST, NODES, SHAPES, make, measurements
 
 VARIANCES = ("equal", "per node")
 
@@ -115,7 +115,7 @@ class RangeVariance(Problem):
         super().setup(shape, nodes)
         m = self.tree.n_leaves
         self.ranges = gm.queries.random_ranges(m, min(100_000, m), rng=0)
-        self.range_variance = need(gm.Consistency(self.tree), "range_variance")
+        self.range_variance = gm.Consistency(self.tree).range_variance
         # Compiles, and computes what is kept for the next call.
         self.time_ranges(shape, nodes)
 
@@ -131,7 +131,7 @@ class Track(Problem):
 
     def setup(self, shape: str, nodes: int) -> None:
         super().setup(shape, nodes)
-        self.live = need(gm.Consistency(self.tree), "track")(self.noisy)
+        self.live = gm.Consistency(self.tree).track(self.noisy)
         # Compiles.
         self.time_update_and_value(shape, nodes)
 
@@ -148,7 +148,7 @@ class Baselines(Problem):
 
     def setup(self, shape: str, nodes: int, method: str) -> None:
         super().setup(shape, nodes)
-        self.method = need(gm.baselines, method)
+        self.method = getattr(gm.baselines, method)
         # Compiles.
         self.time_method(shape, nodes, method)
 

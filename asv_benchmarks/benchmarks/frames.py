@@ -8,8 +8,6 @@ import numpy as np
 
 import gmtree as gm
 
-from .common import need
-
 ROWS = int(os.environ.get("GMTREE_BENCH_NODES", "1000000").split(",")[-1])
 
 
@@ -56,7 +54,6 @@ class ReconcileFrame:
     def setup(self):
         import pandas as pd
 
-        need(gm, "reconcile_frame")
         tree = gm.shapes.complete(10, max(2, int(np.log10(ROWS / 10)) + 1))
         dates, rng = 12, np.random.default_rng(0)
         depth = tree.height - 1
@@ -78,7 +75,6 @@ class ReconcileFrame:
 
 class Newick:
     def setup(self):
-        need(gm.Tree, "from_newick")
         tree = gm.shapes.random_recursive(ROWS, rng=0)
         labels = [f"n{i}" for i in range(tree.n)]
         self.tree = gm.Tree.from_parents(tree.parent, labels=labels)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gmtree as gm
 
-from .common import LARGEST, NODES, need
+from .common import LARGEST, NODES
 
 OBJECTIVES = ("nodes", "leaves")
 
@@ -39,7 +39,7 @@ class Shares:
 
     def setup(self, nodes: int, objective: str) -> None:
         self.tree = gm.datasets.census2010(nodes=nodes).tree
-        self.optimal_shares = need(gm, "optimal_shares")
+        self.optimal_shares = gm.privacy.optimal_shares
         # Compiles.
         self.optimal_shares(gm.shapes.complete(2, 3), epsilon=1, objective=objective)
 

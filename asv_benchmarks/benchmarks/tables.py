@@ -8,7 +8,7 @@ import numpy as np
 
 import gmtree as gm
 
-from .common import NODES, need
+from .common import NODES
 
 AXES = {"sex": 2, "hispanic": 2, "race": 63}
 QUERIES = [(), ("sex",), ("hispanic",), ("race",), tuple(AXES)]
@@ -35,7 +35,7 @@ class Tables:
         self.tables.project(self.y, out=self.out)
 
     def construct(self) -> Any:
-        return need(gm, "TableConsistency")(self.tree, AXES, self.variance, threads=self.threads)
+        return gm.TableConsistency(self.tree, AXES, self.variance, threads=self.threads)
 
     def time_copy(self, nodes: int, threads: int) -> None:
         np.copyto(self.out, self.source)
@@ -63,7 +63,7 @@ class PrivateTables:
         self.tree = gm.datasets.census2010(nodes=max(nodes, 8)).tree
         cells = (self.tree.n_leaves, *AXES.values())
         self.counts = np.random.default_rng(0).poisson(0.3, cells)
-        self.release_tables = need(gm, "release_tables")
+        self.release_tables = gm.release_tables
         # Compiles.
         self.time_release_tables(nodes)
 
@@ -84,9 +84,7 @@ class Nonnegative:
         truth = tree.aggregate(rng.poisson(0.7, (tree.n_leaves, 20))).reshape(tree.n, 2, 10)
         marginals = {(): truth.sum((1, 2)), ("a",): truth.sum(2), ("a", "b"): truth}
         self.y = {query: m + rng.normal(0, 2, m.shape) for query, m in marginals.items()}
-        self.tables = need(gm, "TableConsistency")(
-            tree, {"a": 2, "b": 10}, dict.fromkeys(self.y, 4.0)
-        )
+        self.tables = gm.TableConsistency(tree, {"a": 2, "b": 10}, dict.fromkeys(self.y, 4.0))
         self.info = self.tables.project(self.y, nonnegative=True, return_info=True)[1]
 
     def time_project(self, nodes: int) -> None:
@@ -110,12 +108,12 @@ class Crossed:
         rng = np.random.default_rng(0)
         trees = [
             gm.datasets.census2010(nodes=max(nodes, 8)).tree,
-            need(gm.shapes, "calendar")("2024-01-01", "2025-01-01"),
+            gm.shapes.calendar("2024-01-01", "2025-01-01"),
         ]
         self.y = rng.normal(size=(trees[0].n, trees[1].n))
         self.out = np.zeros(self.y.shape)
         variance = None if variances == "products" else rng.uniform(1, 2, self.y.shape)
-        self.crossed = need(gm, "CrossedConsistency")(trees, variance)
+        self.crossed = gm.CrossedConsistency(trees, variance)
         self.crossed.project(self.y, out=self.out)
 
     def time_copy(self, nodes: int, variances: str) -> None:

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-import gmtree as gm
-
 FOLDER = Path(__file__).parents[2] / "asv_benchmarks"
 FILES = sorted((FOLDER / "benchmarks").glob("*.py"))
 ALLOWED = {"__future__", "collections.abc", "typing", "os", "unittest.mock"}
@@ -56,21 +54,11 @@ def test_every_benchmark_runs(benchmarks, monkeypatch):
             choices = list(product(*getattr(case, "params", ())))
             for params in (choices[0], choices[-1]):
                 benchmark = case()
-                try:
-                    getattr(benchmark, "setup", lambda *_: None)(*params)
-                except NotImplementedError:  # asv skips what an older package lacks
-                    continue
+                getattr(benchmark, "setup", lambda *_: None)(*params)
                 for name in methods:
                     getattr(benchmark, name)(*params)
                     ran += 1
     assert ran > 40
-
-
-def test_an_older_package_skips_what_it_does_not_have(benchmarks):
-    common = sys.modules["benchmarks.common"]
-    assert common.need(gm, "Tree") is gm.Tree
-    with pytest.raises(NotImplementedError, match="this version has no 'forest'"):
-        common.need(gm, "forest")
 
 
 def test_trees_are_those_of_our_own_benchmarks(benchmarks):
