@@ -1,4 +1,4 @@
-"""Files that are written completely or not at all; checksums, CSV and locks between processes."""
+"""Files written completely or not at all; checksums, CSV, and locks between processes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from typing import IO, Any
 
 import numpy as np
 
-# Rows of CSV that are read or written between two steps of a progress bar.
+# Number of CSV rows between two steps of a progress bar.
 ROWS_PER_STEP = 1 << 14
 
-# Descriptors of the lock files that this process has open.
+# Descriptors of the lock files that this process holds open.
 _open_locks: set[int] = set()
 
 
@@ -27,16 +27,17 @@ _open_locks: set[int] = set()
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a new file that replaces the file at `path` in one step once it is complete.
+def replacing(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
+    """Open a new file that replaces the file at `path` atomically once it is complete.
 
-    The new contents are on the disk before the old file is replaced. On any exception the old file
-    stays as it is.
+    The new contents are written to the disk before the old file is replaced. On any exception the
+    old file stays unchanged. `mode` states who may read and write the file, less what the process
+    masks.
     """
     # The name is unique, so that no other process or thread writes to the same file.
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        with beside.open("wb") as stream:
+        with open(beside, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
@@ -47,7 +48,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def write_durably(path: Path, data: bytes) -> None:
-    """Replace the file at `path` by one with the contents `data`, in one step."""
+    """Atomically replace the file at `path` by one with the contents `data`."""
     with replacing(path) as stream:
         stream.write(data)
 
@@ -66,7 +67,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def checksum(data: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = None) -> str:
-    """SHA-256, as 64 digits, of arrays and of JSON data without the entry ``"checksum"``."""
+    """SHA-256 (64 hex digits) of arrays and of JSON data without its entry ``"checksum"``."""
     rest = {key: value for key, value in data.items() if key != "checksum"}
     digest = hashlib.sha256(json.dumps(rest, sort_keys=True).encode())
     for name, array in sorted((arrays or {}).items()):
@@ -77,7 +78,7 @@ def checksum(data: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = 
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file, as 64 digits."""
+    """SHA-256 of a file, as 64 hexadecimal digits."""
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         while part := stream.read(1 << 20):
@@ -89,9 +90,10 @@ def file_digest(path: Path) -> str:
 
 
 def csv_lines(name: str, stream: IO[bytes]) -> Iterator[tuple[int, list[str]]]:
-    """Number and fields of each line. A row is one line: no field may hold a line break.
+    """Yield the number and the fields of each line.
 
-    Otherwise a single extra quote would turn the rest of the file into one label.
+    No field may contain a line break. If it could, a single extra quote would turn the rest of the
+    file into one label.
     """
     for k, line in enumerate(stream, start=1):
         try:
@@ -109,7 +111,7 @@ def csv_lines(name: str, stream: IO[bytes]) -> Iterator[tuple[int, list[str]]]:
 
 
 def _csv_fault(text: str) -> tuple[int, str]:
-    """The column in which a line breaks the rules of CSV, and how."""
+    """Number of the column in which a line breaks the rules of CSV, and the rule."""
     column, size, is_open, is_closed = 1, 0, False, False
     for letter in text.rstrip("\r\n"):
         if is_open:
@@ -118,7 +120,7 @@ def _csv_fault(text: str) -> tuple[int, str]:
             column, size, is_closed = column + 1, 0, False
             continue
         elif letter == '"' and (is_closed or size == 0):
-            is_open, is_closed = True, False  # two quotes in a row represent one
+            is_open, is_closed = True, False  # Two quotes in a row represent one quote.
         elif is_closed:
             return column, "a quoted field must end with its quote."
         elif letter == "\r":
@@ -134,7 +136,7 @@ def _csv_fault(text: str) -> tuple[int, str]:
 def write_csv(
     stream: IO[bytes], columns: Mapping[str, np.ndarray], advance: Callable[[int], object]
 ) -> None:
-    """Write columns of one length as CSV in UTF-8, and `advance` by the number of rows written.
+    """Write columns of equal length as CSV in UTF-8; `advance` gets the numbers of rows written.
 
     Entries that are None or masked become empty fields.
     """
@@ -154,15 +156,15 @@ def write_csv(
 
 @contextmanager
 def lock(path: Path, *, wait: bool = True) -> Iterator[None]:
-    """Hold the lock file at `path`, which is created if necessary and never removed.
+    """Context manager that holds the lock file at `path`, which is created if necessary.
 
-    Only one thread of one process holds the lock at a time. The operating system releases it when
-    the process ends, however that happens.
+    Only one thread of one process can hold the lock. The operating system releases it when the
+    process ends, even if it is killed. The file is never removed.
 
     Raises
     ------
     OSError
-        If `wait` is false and the lock is taken, or if the file system does not support locks.
+        If `wait` is false and the lock is held elsewhere, or if the file system has no locks.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     _open_locks.add(descriptor)
@@ -178,7 +180,7 @@ def lock(path: Path, *, wait: bool = True) -> Iterator[None]:
 
 
 def _close_inherited_locks() -> None:
-    """Close inherited lock files in a forked process, since otherwise they would stay locked."""
+    """Close inherited lock files in a forked process, which would otherwise keep them locked."""
     while _open_locks:
         os.close(_open_locks.pop())
 

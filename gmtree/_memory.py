@@ -1,25 +1,25 @@
-"""Refuse a result that would not fit into memory before any of it is computed."""
+"""Limits of memory: results that would not fit are refused before they are computed."""
 
 from __future__ import annotations
 
 import os
 
-# Memory that we assume if the operating system does not report it.
+# Memory to assume if the operating system does not report it.
 _USUAL_MEMORY = 8 << 30
 
 
 def limit() -> int:
-    """Bytes that one result may take: half of the machine's memory."""
+    """Largest number of bytes that one result may take: half of the machine's memory."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    except (AttributeError, OSError, ValueError):  # the operating system does not report it
+    except (AttributeError, OSError, ValueError):  # The operating system does not report it.
         return _USUAL_MEMORY // 2
 
 
 def refuse_large_tree(argument: str, n: int) -> None:
     """Refuse to make a tree that would not fit into memory.
 
-    A tree keeps three numbers per node: of 4 bytes each if node numbers fit, otherwise of 8 bytes.
+    A tree stores three numbers per node, each of 4 bytes if node numbers fit, and else of 8 bytes.
     """
     nbytes, most = n * (12 if n < 1 << 31 else 24), limit()
     if nbytes > most:
@@ -31,7 +31,7 @@ def refuse_large_tree(argument: str, n: int) -> None:
 
 
 def refuse_above_limit(what: str, nbytes: int, instead: str) -> None:
-    """Raise an error that says how large the result would be and which function to use instead."""
+    """Refuse a result that would not fit, with its size and an alternative in the error message."""
     most = limit()
     if nbytes > most:
         raise ValueError(

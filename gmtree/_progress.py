@@ -13,20 +13,20 @@ from gmtree._text import printable
 
 T = TypeVar("T")
 
-# Often enough to show progress, and rarely enough to cost nothing.
+# Drawing the bar at this interval shows progress at a negligible cost.
 _SECONDS_BETWEEN_DRAWINGS = 0.1
 _WIDEST_BAR = 30
 
 
 class Progress:
-    """A bar on standard error that disappears when the work is done.
+    """A progress bar on standard error that disappears when the work is done.
 
     Parameters
     ----------
     total : float
         Amount of work, in any unit.
     label : str
-        What is being done; :meth:`advance` may change it.
+        The current work in words; :meth:`advance` may change it.
     stream : text stream, optional
         Where to draw instead of standard error. Nothing is drawn unless it is a terminal.
 
@@ -42,12 +42,12 @@ class Progress:
         self.total, self.label = total, label
         self.done = 0.0
         self._stream = sys.stderr if stream is None else stream
-        # Standard error is None in a program without a console.
+        # In a program without a console, standard error is None.
         self._visible = self._stream is not None and self._stream.isatty()
         self._started = self._drawn = time.monotonic()
 
     def __enter__(self) -> Progress:
-        # The first piece of work may take long, so show immediately that work has begun.
+        # The first piece of work may take long, so the bar is drawn before it begins.
         self._draw(self._started)
         return self
 
@@ -65,7 +65,7 @@ class Progress:
             self._stream.flush()
 
     def say(self, text: str, file: TextIO | None = None) -> None:
-        """Print a line above the bar, to `file` if given, whether or not this is a terminal."""
+        """Print a line above the bar, to `file` if given, even if no bar is shown."""
         self._clear()
         print(text, file=file or self._stream, flush=True)
         self._draw(time.monotonic())

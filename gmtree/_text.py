@@ -1,4 +1,4 @@
-"""Fractions, tables and any other text for terminals."""
+"""Text for terminals: printable labels, short fractions and tables."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from fractions import Fraction
 from html import escape
 from typing import TextIO
 
-# Control characters, and those that change the direction of the text after them.
+# Control characters, and characters that change the direction of text.
 _CONTROLS = [*range(32), *range(127, 160), 0x200E, 0x200F, *range(0x2028, 0x202F)]
 _ESCAPES = {k: repr(chr(k))[1:-1] for k in (*_CONTROLS, *range(0x2066, 0x206A))}
 _ESCAPES_BUT_NEWLINE = {k: text for k, text in _ESCAPES.items() if k != ord("\n")}
 
 
-# Rows shown of a long table, half of them from its end.
+# Number of rows shown of a long table: half from its beginning, half from its end.
 _SHOWN_ROWS = 40
 
 
@@ -22,7 +22,7 @@ _SIX_DIGITS_UP = Context(prec=6, rounding=ROUND_CEILING)
 
 
 def printable(text: str, *, newlines: bool = True) -> str:
-    r"""Text in which control characters are written as escapes, such as ``\x1b``.
+    r"""The text with control characters replaced by escapes such as ``\x1b``.
 
     Labels, names of columns and ledgers may come from untrusted files. Printed unchanged, they
     could move the cursor of a terminal, hide lines or imitate other output.
@@ -42,15 +42,15 @@ def say(text: object, file: TextIO | None = None) -> None:
 
 
 def short(x: Fraction | None, *, up: bool = False) -> str:
-    """A fraction in full if that is short, else its first six digits, rounded up on request.
+    """A fraction in full if it is short, else its first six digits, rounded up if `up` is true.
 
-    A float with at most six digits is written with these digits, even if rounding up is requested:
-    the float 0.1 becomes 0.1, although it equals 0.1 + 5.6e-18. Read as a float, the text gives the
-    exact value again.
+    A float with at most six digits is written with these digits, even if `up` is true. For example,
+    the float 0.1 becomes "0.1", although its exact value is 0.1 + 5.6e-18. Reading the text as a
+    float restores the exact value.
     """
     if x is None:
         return "-"
-    # Python refuses to write out more than 4,300 digits.
+    # Python refuses to convert integers of more than 4,300 digits to text.
     has_few_digits = max(x.numerator.bit_length(), x.denominator.bit_length()) <= 30
     if has_few_digits and len(str(x)) <= 9:
         return str(x)
@@ -78,11 +78,11 @@ def table(
     indent: str = "  ",
     most_rows: int | None = _SHOWN_ROWS,
 ) -> list[str]:
-    """Lines of a table whose first row is its head.
+    """Lines of a table whose first row is the header.
 
-    `right` has True for each column that is aligned at the right, as numbers are; by default this
-    is every column but the first. If a table has more than `most_rows` rows, its middle is left
-    out; with None, every row is kept.
+    `right` is True for each column that is aligned to the right, by default for all columns except
+    the first. If the table has more than `most_rows` rows, its middle is left out. With None, all
+    rows are kept.
 
     Examples
     --------
@@ -110,5 +110,5 @@ def table(
 
 
 def preformatted(text: str) -> str:
-    """Text for notebooks, with its line breaks and blanks kept."""
+    """HTML of a text for notebooks, which keeps its line breaks and blanks."""
     return f"<pre style='line-height: 1.2'>{escape(text)}</pre>"

@@ -1,7 +1,7 @@
-"""Conversion and validation of input, and the texts of all errors about it.
+"""Conversion and validation of arguments, with error messages.
 
-Messages name the argument, the rule, and the first node that breaks it. Nothing here changes the
-caller's objects.
+Messages name the argument, the rule, and the first node that breaks the rule. No function here
+changes the caller's objects.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import numpy as np
 
 from gmtree._text import printable
 
-# A single node or count, for overloads in which the result is then a single number, too.
+# The type of a single node or count, for overloads that then return a single number.
 Integer: TypeAlias = "int | np.integer[Any]"
 INT64_MAX = int(np.iinfo(np.int64).max)
 
 
 class Node(NamedTuple):
-    """A node in the text of an error; callers that know a better name can replace it."""
+    """A node in an error message; a caller that knows a better name can replace it."""
 
     number: int
     kind: str = "node"
@@ -34,17 +34,17 @@ class Node(NamedTuple):
 
 
 class DataWarning(UserWarning):
-    """Data were used as they are, although they look wrong."""
+    """The data look wrong, but were used unchanged."""
 
 
 class ArgumentError(Exception):
-    """Base class of errors about an argument, which stores the parts of its text.
+    """Base class of errors about an argument, which stores the parts of the message.
 
     Parameters
     ----------
     argument : str
     *rule : str or Node
-        Parts of the sentence that begins with the argument.
+        Parts of the sentence that follow the name of the argument.
     """
 
     def __init__(self, argument: str, *rule: str | Node) -> None:
@@ -57,12 +57,12 @@ class ArgumentError(Exception):
 
     @property
     def rule(self) -> str:
-        """The rule that the argument breaks, as the rest of a sentence."""
+        """The rule that the argument breaks, as the rest of the message."""
         return "".join(map(str, self.args[1:]))
 
     @property
     def node(self) -> int | None:
-        """Number of the first node that breaks the rule, if the text names one."""
+        """Number of the first node that breaks the rule; None if the message names no node."""
         return next((part.number for part in self.args[1:] if isinstance(part, Node)), None)
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ class ArgumentError(Exception):
 
 
 class InputError(ArgumentError, ValueError):
-    """An argument has a value that it must not have.
+    """An argument has an invalid value.
 
     Examples
     --------
@@ -84,14 +84,14 @@ class InputError(ArgumentError, ValueError):
 
 
 class InputTypeError(ArgumentError, TypeError):
-    """An argument has a type that it must not have; its attributes are those of `InputError`."""
+    """An argument has an invalid type; the attributes are those of `InputError`."""
 
 
 class IntegerOverflowError(ArgumentError, ValueError, OverflowError):
-    """A sum of integers does not fit into 64 bits; its attributes are those of `InputError`."""
+    """A sum of integers does not fit into 64 bits; the attributes are those of `InputError`."""
 
 
-# Tracebacks then print the names by which users know these classes.
+# Tracebacks print these names, by which users know the classes.
 InputError.__module__ = InputTypeError.__module__ = IntegerOverflowError.__module__ = "gmtree"
 
 
@@ -102,7 +102,7 @@ def reworded(
     name: Callable[[Node], str] = str,
     note: str = "",
 ) -> ArgumentError:
-    """Return the error with the caller's names for arguments and nodes, and with a note appended.
+    """A copy of the error with the caller's names for arguments and nodes, followed by a note.
 
     `argument` also renames parts of an argument, such as ``variance['state']``.
     """
@@ -120,14 +120,14 @@ def fail_type(argument: str, *rule: str | Node) -> NoReturn:
 
 
 def instance(argument: str, x: Any, kind: type) -> None:
-    """Refuse an object that is not an instance of a class of ours."""
+    """Refuse an object that is not an instance of `kind`."""
     if not isinstance(x, kind):
         article = "an" if kind.__name__[0] in "AEIOU" else "a"
         fail_type(argument, f"must be {article} {kind.__name__}, not {type(x).__name__}.")
 
 
 def optional(module: str, extra: str, purpose: str) -> Any:
-    """Import an optional package, or raise an error that says how to install it."""
+    """The imported optional package. If it is missing, an error explains how to install it."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -150,21 +150,21 @@ def shown(label: Any) -> str:
 
 
 def array(argument: str, x: Any) -> np.ndarray:
-    """`x` as an array. If numpy refuses it (such as ragged lists), the error names the argument."""
+    """`x` as an array; if numpy cannot convert it (a ragged list, for example), a named error."""
     for part in x if isinstance(x, (list, tuple)) else (x,):
         if isinstance(part, np.ma.MaskedArray):
             _refuse_mask(argument, part)
     try:
         return np.asarray(x)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-        fail(argument, f"must be an array, or what numpy can turn into one: {error}")
+        fail(argument, f"must be an array, or an object that numpy can convert to one: {error}")
 
 
 _UNMEASURED = {"noisy": "; a node that was not measured has variance inf"}
 
 
 def _refuse_mask(argument: str, x: np.ma.MaskedArray) -> None:
-    """Refuse masked entries: numpy would drop the mask and expose the hidden values."""
+    """Refuse masked entries, since numpy would drop the mask and expose the hidden values."""
     masked = np.argwhere(np.ma.getmaskarray(x))
     if len(masked):
         where = ", ".join(map(str, masked[0]))
@@ -181,7 +181,7 @@ def reals(argument: str, x: Any, *, booleans: bool = False) -> np.ndarray:
 
 
 def of_kind(argument: str, a: np.ndarray, kinds: str, what: str) -> np.ndarray:
-    """Refuse an array with entries of another kind, and name the first such entry."""
+    """Return an array of an allowed kind, or name the first entry of another kind in an error."""
     if a.dtype.kind in kinds:
         return a
     if a.dtype == object and a.size:
@@ -194,7 +194,7 @@ def of_kind(argument: str, a: np.ndarray, kinds: str, what: str) -> np.ndarray:
 
 
 def _is_number(x: Any, *kinds: type) -> bool:
-    """Whether `x` has one of these kinds; numpy counts durations as integers, Python booleans."""
+    """Whether `x` is of one of these types, but not a boolean or a duration."""
     return isinstance(x, kinds) and not isinstance(x, (bool, np.bool_, np.timedelta64))
 
 
@@ -203,7 +203,7 @@ def _entry(where: tuple[int, ...]) -> str:
 
 
 def counts_rows(index: Any) -> bool:
-    """Whether a pandas index only numbers the rows from 0, so that it has no labels."""
+    """Whether a pandas index is 0, 1, 2, ..., so that it holds no labels."""
     named = any(name is not None for name in index.names)
     if named or index.dtype.kind not in "iu":
         return False
@@ -215,13 +215,13 @@ def refuse_labels(argument: str, x: Any) -> None:
     if hasattr(x, "iloc") and not counts_rows(x.index):
         fail(
             argument,
-            "must not have an index of labels, which cannot be brought into order here: pass "
-            "its .to_numpy() if it is in the order of the tree.",
+            "must not have an index of labels, because they are not matched with nodes here. "
+            "If it is in the order of the tree, pass its .to_numpy().",
         )
 
 
 def refuse_all_labels(argument: str, x: Any) -> None:
-    """Refuse a Series or DataFrame with labels, if both its rows and its columns are nodes."""
+    """Refuse a Series or DataFrame with labels if its rows and columns both stand for nodes."""
     if hasattr(x, "iloc"):
         labelled = not all(counts_rows(axis) for axis in x.axes)
     else:
@@ -230,9 +230,9 @@ def refuse_all_labels(argument: str, x: Any) -> None:
     if labelled:
         fail(
             argument,
-            "must have no labels of rows or columns, which are not matched with nodes here: pass "
-            "an array in the order of the nodes of each tree, such as the .to_numpy() of a frame "
-            "that is in that order; tree.align(...) brings a column into it.",
+            "must have no labels of rows or columns, because they are not matched with nodes here. "
+            "Pass an array in the order of the nodes of each tree, such as the .to_numpy() of a "
+            "DataFrame in this order. For a single column, tree.align(...) produces this order.",
         )
 
 
@@ -240,7 +240,7 @@ def refuse_all_labels(argument: str, x: Any) -> None:
 
 
 def integer_vector(argument: str, x: Any, *, what: str = "integers") -> np.ndarray:
-    """A one-dimensional array of native integers; floats and booleans are refused."""
+    """A one-dimensional array of integers in native byte order; floats and booleans are refused."""
     a = array(argument, x)
     if a.ndim != 1:
         fail(argument, f"must be one-dimensional, not have shape {a.shape}.")
@@ -251,12 +251,12 @@ def integer_vector(argument: str, x: Any, *, what: str = "integers") -> np.ndarr
 
 
 def index_dtype(n: int) -> np.dtype[Any]:
-    """int32 if node numbers fit, which halves the memory that a sweep reads for them."""
+    """Type for node numbers: int32 if they fit, since a sweep then reads half the memory."""
     return np.dtype(np.int32 if n <= np.iinfo(np.int32).max else np.int64)
 
 
 def parent_vector(argument: str, parent: Any) -> np.ndarray:
-    """Own copy of a parent array with entries in -1..n-1; roots and cycles are checked later."""
+    """Copy of a parent array with entries from -1 to n - 1; roots and cycles are checked later."""
     refuse_labels(argument, parent)
     a = integer_vector(argument, parent, what="integers (node numbers, -1 for the root)")
     n = a.size
@@ -268,13 +268,13 @@ def parent_vector(argument: str, parent: Any) -> np.ndarray:
 
 
 def node_numbers(argument: str, nodes: Any, n: int) -> np.ndarray:
-    """Node numbers, scalar or array of any shape, each in 0..n-1."""
+    """Node numbers from 0 to n - 1, as a scalar or an array of any shape."""
     a = array(argument, nodes)
     if a.size == 0 and a.dtype.kind == "f":
-        return a.astype(np.int64)  # numpy reads an empty list as floats
+        return a.astype(np.int64)  # Numpy reads an empty list as floats.
     of_kind(argument, a, "iu", "node numbers (integers)")
     if a.ndim == 0 and 0 <= int(a) < n:
-        return a  # the usual case, without the cost of several numpy calls
+        return a  # A shortcut: the numpy calls below would take longer than most callers.
     bad = (a < 0) | (a >= n)
     if np.any(bad):
         first = a[bad].flat[0] if a.ndim else a
@@ -283,7 +283,7 @@ def node_numbers(argument: str, nodes: Any, n: int) -> np.ndarray:
 
 
 def node_number(argument: str, node: Any, n: int) -> int:
-    """One node number in 0..n-1."""
+    """A single node number from 0 to n - 1."""
     a = node_numbers(argument, node, n)
     if a.ndim:
         fail_type(argument, f"must be one node number, not have shape {a.shape}.")
@@ -313,20 +313,20 @@ def real(argument: str, x: Any) -> float:
 
 
 def flag(argument: str, x: Any) -> bool:
-    """Require True or False, and refuse other objects with a truth value."""
+    """True or False; other objects are refused, even if they have a truth value."""
     if not isinstance(x, (bool, np.bool_)):
         fail_type(argument, f"must be True or False, not {x!r}.")
     return bool(x)
 
 
 def one_of(argument: str, x: Any, known: Iterable[str]) -> None:
-    """One of several words."""
+    """Refuse `x` unless it is one of the known words."""
     if not isinstance(x, str) or x not in known:
         fail(argument, f"must be {' or '.join(map(repr, known))}, not {x!r}.")
 
 
 def generator(argument: str, rng: Any) -> np.random.Generator:
-    """Make a numpy generator from a generator, a seed or None."""
+    """A numpy generator, made from a generator, a seed or None."""
     try:
         return np.random.default_rng(rng)
     except (TypeError, ValueError) as error:
@@ -349,7 +349,7 @@ def threads(argument: str, x: Any) -> int | None:
 
 
 def values(argument: str, v: Any, n: int, *, per: str = "node") -> np.ndarray:
-    """Native, C-contiguous float64, float32 or int64 of shape (n,) or (n, k).
+    """Values as a C-contiguous array of float64, float32 or int64 and of shape (n,) or (n, k).
 
     Other real floats become float64; integers and booleans become int64.
     """
@@ -374,8 +374,8 @@ def values(argument: str, v: Any, n: int, *, per: str = "node") -> np.ndarray:
 def finite(argument: str, a: np.ndarray, *, per: str = "node") -> None:
     """Refuse NaN and infinity.
 
-    The sum is quick to compute. Only if it is not finite must the entries be checked, since the sum
-    may also have overflowed.
+    The sum is quick to compute. Only if it is not finite are the entries checked, since finite
+    entries may also have a sum that overflows.
     """
     if a.dtype.kind != "f":
         return
@@ -390,9 +390,9 @@ def finite(argument: str, a: np.ndarray, *, per: str = "node") -> None:
 
 
 def weights(argument: str, w: Any, n: int, *, root: int | None = None) -> np.ndarray | None:
-    """Own copy of finite non-zero weights, one per node; a scalar stands for all.
+    """Copy of finite non-zero weights, one per node; a single number is used for all nodes.
 
-    The entry at `root` is ignored (an edge weight there belongs to no edge) and stored as one.
+    The entry at `root` is ignored and replaced by one, since the root has no edge to a parent.
     """
     if w is None:
         return None
@@ -413,7 +413,7 @@ def weights(argument: str, w: Any, n: int, *, root: int | None = None) -> np.nda
 
 
 def output(argument: str, out: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """The memory of a writable array of exactly this shape and type."""
+    """A plain view of a writable array, which must have exactly this shape and type."""
     if not isinstance(out, np.ndarray) or isinstance(out, np.ma.MaskedArray):
         fail_type(argument, f"must be a numpy array, not {type(out).__name__}.")
     if out.shape != shape or out.dtype != dtype:
@@ -428,10 +428,10 @@ def output(argument: str, out: Any, shape: tuple[int, ...], dtype: Any) -> np.nd
 
 
 def ranges(argument: str, ranges: Any, m: int) -> np.ndarray:
-    """Native, contiguous int64 pairs with 0 <= a <= b <= m."""
+    """A contiguous int64 array of pairs [a, b) with 0 <= a <= b <= m."""
     a = array(argument, ranges)
     if a.ndim != 2 or a.shape[1] != 2:
-        fail(argument, f"must have shape (q, 2), one row [a, b) per range, not {a.shape}.")
+        fail(argument, f"must have shape (q, 2), with one row [a, b) per range, not {a.shape}.")
     of_kind(argument, a, "iu", "positions of leaves (integers)")
     bad = (a[:, 0] < 0) | (a[:, 0] > a[:, 1]) | (a[:, 1] > m)
     if bad.any():
@@ -447,10 +447,10 @@ def ranges(argument: str, ranges: Any, m: int) -> np.ndarray:
 
 
 def new_file(argument: str, path: Path) -> None:
-    """Refuse a file that cannot be written, before any work is done for it."""
+    """Refuse a path at which no file can be written, before any work is done for it."""
     if path.is_dir():
         fail(argument, f"must be a file; {str(path)!r} is a folder.")
     if not path.parent.is_dir():
         fail(argument, f"must be in a folder that exists; there is no {str(path.parent)!r}.")
     if not os.access(path.parent, os.W_OK):
-        fail(argument, f"must be in a folder that may be written to, not {str(path.parent)!r}.")
+        fail(argument, f"must be in a writable folder, not {str(path.parent)!r}.")

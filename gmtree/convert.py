@@ -26,10 +26,12 @@ def adjacency(tree: Tree, directed: bool = True, *, edge: Any = None) -> csr_arr
     ----------
     tree : Tree
     directed : bool
-        True gives the matrix of edges from child to parent, which is ``I - G`` for the structure
-        matrix G: row i has its entry in the column of i's parent. False adds the transpose.
+        If True, only the edges from child to parent are entered: row i has its entry in the column
+        of the parent of i. The matrix is then ``I - G``, with the structure matrix G. If False, the
+        matrix is symmetric.
     edge : array of n non-zero reals, or one number, optional
-        Weight of the edge from each node to its parent (the root's entry is ignored).
+        Weight of the edge from each node to its parent (the root's entry is ignored). By default
+        every edge has weight 1.
 
     Returns
     -------
@@ -62,16 +64,18 @@ def adjacency(tree: Tree, directed: bool = True, *, edge: Any = None) -> csr_arr
 
 
 def laplacian(tree: Tree, *, edge: Any = None) -> csr_array:
-    """The Laplacian matrix of a tree: degrees on the diagonal, -1 between neighbours.
+    """The Laplacian matrix of a tree, with degrees on the diagonal and -1 between neighbours.
 
-    It equals ``G.T @ G`` for the structure matrix G, minus one at the root's diagonal entry.
+    It equals ``G.T @ G``, with the structure matrix G, except that its diagonal entry at the root
+    is smaller by one.
 
     Parameters
     ----------
     tree : Tree
     edge : array of n non-zero reals, or one number, optional
-        Weight of the edge from each node to its parent (the root's entry is ignored). The
-        diagonal then holds the sum of the weights at each node.
+        Weight of the edge from each node to its parent (the root's entry is ignored). The diagonal
+        then holds the sum of the weights of the edges at each node. By default every edge has
+        weight 1.
 
     Returns
     -------
@@ -112,7 +116,7 @@ def _neighbour_matrix(
     own = 1 if diagonal is None else 2
     nnz = n - 1 + own * n - 1
     start, child, _ = tree._child_lists
-    # Every node has its children, its parent and, if wanted, itself in its row.
+    # The row of a node has entries for its children, its parent and, with a diagonal, itself.
     indptr = np.arange(0, own * n + 1, own, dtype=check.index_dtype(nnz))
     indptr += start.view(tree.parent.dtype)
     indptr[tree.root + 1 :] -= 1
@@ -127,7 +131,7 @@ def _neighbour_matrix(
 
 
 def distance_matrix(tree: Tree, edge: Any = None, *, nodes: Any = None) -> np.ndarray:
-    """Distances between all pairs of nodes, or of some of them, as a dense matrix.
+    """Dense matrix of the distances between all pairs of nodes, or of some nodes.
 
     For a large tree use :meth:`Tree.distance`, which computes single pairs without the matrix.
 
@@ -139,8 +143,8 @@ def distance_matrix(tree: Tree, edge: Any = None, *, nodes: Any = None) -> np.nd
         :attr:`Tree.edge_length` if the tree has lengths, and otherwise every edge counts 1.
         ``"count"`` counts edges even if the tree has lengths.
     nodes : array of int, optional
-        Nodes to which rows and columns belong, in this order; by default all. With
-        ``tree.leaves`` this is the patristic distance matrix of the leaves.
+        Nodes of the rows and columns, in this order; by default all nodes. With ``tree.leaves`` the
+        result is the patristic distance matrix.
 
     Returns
     -------
@@ -169,7 +173,7 @@ def distance_matrix(tree: Tree, edge: Any = None, *, nodes: Any = None) -> np.nd
     chosen = None if nodes is None else _chosen("nodes", nodes, tree.n)
     n = tree.n if chosen is None else chosen.size
     _memory.refuse_above_limit(
-        f"The distance matrix of {n} nodes", 8 * n * n, "tree.distance(i, j) answers pairs."
+        f"The distance matrix of {n} nodes", 8 * n * n, "Use tree.distance(i, j) for single pairs."
     )
     if chosen is None and (lengths is None or lengths.dtype == np.int64):
         chosen = np.arange(n)
@@ -185,15 +189,16 @@ def _chosen(argument: str, nodes: Any, n: int) -> np.ndarray:
     """Node numbers as a one-dimensional array."""
     a = check.node_numbers(argument, nodes, n)
     if a.ndim != 1:
-        check.fail(argument, f"must be a list of nodes, not have shape {a.shape}.")
+        check.fail(argument, f"must be one-dimensional, not have shape {a.shape}.")
     return a
 
 
 def ancestral_matrix(tree: Tree, *, edge: Any = None) -> np.ndarray:
-    """The length or number of the edges shared by the paths from the root to each two leaves.
+    """Matrix of the lengths that the paths from the root to every two leaves share.
 
-    Rows and columns follow ``tree.leaves``. If edges are counted, an entry is the number of common
-    ancestors minus one. For a large tree use :meth:`Tree.common_ancestors`.
+    Rows and columns are in the order of ``tree.leaves``. If edges are counted, an entry is the
+    number of common ancestors minus one. For single pairs in a large tree use
+    :meth:`Tree.common_ancestors`.
 
     Parameters
     ----------
@@ -220,13 +225,13 @@ def ancestral_matrix(tree: Tree, *, edge: Any = None) -> np.ndarray:
     _memory.refuse_above_limit(
         f"The ancestral matrix of {m} leaves",
         8 * m * m,
-        "tree.common_ancestors(i, j) answers pairs.",
+        "Use tree.common_ancestors(i, j) for single pairs.",
     )
     return tree.cophenetic(from_root)
 
 
 def _lengths(tree: Tree, edge: Any) -> tuple[np.ndarray | None, np.ndarray]:
-    """Length of each edge (None if all are one) and distance of each node from the root."""
+    """Length of each edge (None if edges are counted), and distance of each node from the root."""
     check.instance("tree", tree, Tree)
     lengths = tree._lengths(edge)
     sums = tree._sums_from_root(lengths)

@@ -1,7 +1,7 @@
-"""The "LO" QR decomposition of dense matrices: an orthogonal matrix times a lower triangle.
+"""The "LO"-QR decomposition of dense matrices: an orthogonal times a lower triangular matrix.
 
-It shows step by step why the consistency constraints of a tree lead to a Generation Matrix on its
-inner nodes. :class:`gmtree.Consistency` computes this matrix in one sweep.
+The decomposition of a constraint matrix shows step by step how a Generation Matrix on the internal
+nodes of a tree arises. :class:`gmtree.Consistency` computes this matrix in one sweep.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from gmtree import _validate as check
 def householder(M: Any, rows: Any, column: int) -> np.ndarray:
     """The (S, j)-Householder transformation of M: ``Q @ M`` for a reflection Q.
 
-    Q changes only the rows in S and is chosen so that in column j the first of them becomes the
-    norm of the entries in S and the others become zero.
+    Q changes only the rows in S. In column j, the first of these rows gets the norm of the entries
+    in S, and all other rows in S get zero.
 
     Parameters
     ----------
     M : array of shape (n, m)
     rows : sequence of distinct row numbers, S
-        The order matters: the first row receives the norm.
+        The first of these rows gets the norm.
     column : int
         The column j.
 
@@ -44,13 +44,13 @@ def householder(M: Any, rows: Any, column: int) -> np.ndarray:
 def lo_qr(M: Any) -> tuple[np.ndarray, np.ndarray]:
     """Factor M into an orthogonal Q and a lower triangular L: ``M = Q @ [L; 0]``.
 
-    Columns are treated from the last to the first, each by one :func:`householder`
-    transformation. The diagonal of L is not negative.
+    The columns are eliminated from the last to the first, each by one :func:`householder`
+    transformation. The diagonal of L is non-negative.
 
     Parameters
     ----------
     M : array of shape (n, m), n >= m
-        Or anything with a method ``toarray``.
+        Also any object with a method ``toarray``.
 
     Returns
     -------
@@ -78,7 +78,7 @@ def lo_qr(M: Any) -> tuple[np.ndarray, np.ndarray]:
     n, m = matrix.shape
     if n < m:
         check.fail("M", f"must have at least as many rows as columns, not shape {(n, m)}.")
-    # The reflections that turn M into [L; 0] turn the identity into the transpose of Q.
+    # The reflections that transform M into [L; 0] transform the identity into the transpose of Q.
     both = np.hstack([matrix, np.eye(n)])
     for t in range(m - 1, -1, -1):
         _reflect(both, np.r_[t, 0:t, m:n], t)
@@ -94,7 +94,7 @@ def _reflect(matrix: np.ndarray, rows: np.ndarray, column: int) -> None:
     x /= scale
     first, rest = x[0], x[1:] @ x[1:]
     norm = np.sqrt(first * first + rest)
-    # first - norm, written without cancellation for positive `first`.
+    # This is first - norm, written without cancellation for positive `first`.
     omega = x.copy()
     omega[0] = -rest / (first + norm) if first > 0 else first - norm
     largest = np.abs(omega).max()
@@ -107,11 +107,14 @@ def _reflect(matrix: np.ndarray, rows: np.ndarray, column: int) -> None:
 
 
 def _matrix(argument: str, M: Any) -> np.ndarray:
-    """Own float64 copy of a real matrix."""
+    """Copy of a real matrix as float64."""
     given = M.toarray() if hasattr(M, "toarray") else M
     a = check.reals(argument, given, booleans=True)
     if a.ndim != 2 or a.size == 0:
-        check.fail(argument, f"must be a matrix with rows and columns, not have shape {a.shape}.")
+        check.fail(
+            argument,
+            f"must be a matrix with at least one row and column, not have shape {a.shape}.",
+        )
     own = np.array(a, dtype=np.float64)
     check.finite(argument, own, per="row")
     return own
@@ -122,7 +125,7 @@ def _places(argument: str, places: Any, size: int) -> np.ndarray:
     places = check.integer_vector(argument, places)
     bad = places[(places < 0) | (places >= size)]
     if bad.size:
-        check.fail(argument, f"must be from 0 to {size - 1}, not {bad[0]}.")
+        check.fail(argument, f"must have entries from 0 to {size - 1}, not {bad[0]}.")
     if np.unique(places).size < places.size:
         check.fail(argument, f"must be distinct, not {check.some(places)}.")
     return places

@@ -1,14 +1,13 @@
-"""Queries on released values and their errors: single nodes, and ranges of leaves.
+"""Queries of released values, and their errors: single nodes and ranges of leaves.
 
-A range ``[a, b)`` means leaves a to b - 1 in the order of
-:attr:`gmtree.Tree.leaves_left_to_right`, as in a slice: in that order every subtree is one stretch.
-This is NOT the order of vectors with one entry per leaf, which follow :attr:`gmtree.Tree.leaves`.
-Both orders agree if leaves are numbered from left to right.
+Like a slice, a range ``[a, b)`` consists of leaves a to b - 1, counted in the order of
+:attr:`gmtree.Tree.leaves_left_to_right`. In this order the leaves of every subtree are consecutive.
+Note that vectors with one entry per leaf are in another order, :attr:`gmtree.Tree.leaves`. The two
+orders agree if leaves are numbered from left to right.
 
-A range is answered from the *fewest nodes that cover it*: the highest nodes all of whose leaves
-lie in the range. No other set of disjoint nodes that covers the range is smaller: each node of such
-a set lies at or below one of the highest nodes, and each highest node needs at least one node of
-the set.
+A range is answered from its *cover*, which consists of the highest nodes whose leaves all lie in
+the range. No set of nodes with the same leaves is smaller: each of its nodes is at or below a node
+of the cover, and each node of the cover needs at least one of them.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from gmtree.tree import Tree
 
 Method = Literal["cover", "leaves"]
 
-# One thread answers fewer ranges than this, since starting more threads would take as long.
+# Each thread answers at least this many ranges, since starting a thread takes as long.
 _SMALLEST_SHARE = 4096
 
 
 def random_ranges(m: int, q: int, rng: np.random.Generator | int | None = None) -> np.ndarray:
-    """Draw distinct random ranges of leaves, all equally likely.
+    """Distinct random ranges of leaves, all equally likely.
 
     Parameters
     ----------
@@ -41,7 +40,7 @@ def random_ranges(m: int, q: int, rng: np.random.Generator | int | None = None) 
     q : int
         Number of ranges, at most ``m * (m + 1) / 2``, which is the number of all ranges.
     rng : numpy Generator or seed, optional
-        Source of randomness.
+        Source of randomness. By default results differ in every call.
 
     Returns
     -------
@@ -57,15 +56,15 @@ def random_ranges(m: int, q: int, rng: np.random.Generator | int | None = None) 
     """
     m = check.count("m", m, least=1)
     q = check.count("q", q, least=0)
-    if m > 2**31:  # so that numbers of ranges fit into 64 bits
+    if m > 2**31:  # The number of ranges must fit into 64 bits.
         check.fail("m", f"must be at most 2**31, not {m}.")
     existing = m * (m + 1) // 2
     if q > existing:
-        check.fail("q", f"must be at most {existing}: {m} leaves have no more ranges; got {q}.")
-    refuse_above_limit("So many ranges", 16 * q, "Draw fewer.")
+        check.fail("q", f"must be at most {existing}, the number of ranges of {m} leaves; got {q}.")
+    refuse_above_limit(f"An array of {q} ranges", 16 * q, "Draw fewer ranges.")
     number = check.generator("rng", rng).choice(existing, q, replace=False)
-    # Range number t (t + 1) / 2 + a ends with leaf t and begins with leaf a <= t. The square
-    # root may round to a neighbour of t.
+    # Ranges are numbered: number t (t + 1) / 2 + a begins with leaf a and ends with leaf t >= a.
+    # The square root may round to a neighbour of t, which the last two steps correct.
     t = ((np.sqrt(8 * number.astype(float) + 1) - 1) / 2).astype(np.int64)
     t -= t * (t + 1) // 2 > number
     t += (t + 1) * (t + 2) // 2 <= number
@@ -81,12 +80,12 @@ def range_sum(tree: Tree, values: Any, ranges: Any, *, method: Method = "cover")
     values : array of shape (n,) or (n, k)
         Values of all nodes, which need not be consistent. Integers are summed exactly.
     ranges : array of int of shape (q, 2)
-        Ranges ``[a, b)`` of ``tree.leaves_left_to_right``; an empty one has the sum 0.
+        Ranges ``[a, b)`` of ``tree.leaves_left_to_right``. An empty range has the sum 0.
     method : {'cover', 'leaves'}
-        'cover' adds the fewest nodes that cover a range, in time proportional to the height
-        of the tree. If several nodes of a chain cover the same leaves, the highest of them is used.
-        'leaves' adds the leaves, by differences of prefix sums. Consistent values give the same
-        sums either way.
+        With 'cover', the default, the nodes of the cover are added, in time proportional to the
+        height of the tree. If several nodes of a chain have the same leaves, the highest is in the
+        cover. With 'leaves', leaves are added, by differences of prefix sums. For consistent values
+        the results are equal.
 
     Returns
     -------
@@ -120,7 +119,7 @@ def node_rmse(values: Any, truth: Any) -> Any:
     values : array of shape (n,) or (n, k)
         Released values, in k columns for k releases.
     truth : array of shape (n,) or (n, k)
-        True values; a single column is used for all releases.
+        True values. A single column is compared with all releases.
 
     Returns
     -------
@@ -151,11 +150,12 @@ def range_rmse(
     values : array of shape (n,) or (n, k)
         Released values of all nodes, in k columns for k releases.
     truth : array of shape (n_leaves,) or (n,), or such columns
-        True counts of the leaves in the order of ``tree.leaves``, or true values of all nodes.
+        True counts of the leaves in the order of ``tree.leaves``, or true values of all nodes. A
+        single column is compared with all releases.
     ranges : array of int of shape (q, 2)
         Ranges ``[a, b)`` of ``tree.leaves_left_to_right``, such as :func:`random_ranges` draws.
     method : {'cover', 'leaves'}
-        How ranges are answered from the released values: see :func:`range_sum`.
+        How ranges are answered from the released values, as in :func:`range_sum`.
 
     Returns
     -------
@@ -195,12 +195,11 @@ def range_rmse(
 
 
 def cover_probability(tree: Tree) -> np.ndarray:
-    """Probability that each node is among the fewest nodes that cover a random range.
+    """Probability that each node is in the cover of a random range.
 
-    The range is drawn evenly from all ranges, as by :func:`random_ranges`. Independent noise
-    of variance ``s`` at each node then gives a range answered from its cover the expected
-    squared error ``cover_probability(tree) @ s``, and the probabilities add up to the expected
-    number of nodes in a cover.
+    The range is drawn uniformly from all ranges, as by :func:`random_ranges`. The sum of the
+    probabilities is the expected number of nodes in a cover. If the nodes have independent noise
+    with variances ``s``, the expected squared error of a range is ``cover_probability(tree) @ s``.
 
     Examples
     --------
@@ -218,13 +217,14 @@ def cover_probability(tree: Tree) -> np.ndarray:
     start, child, _ = tree._brief_child_lists
     m = tree.n_leaves
     width = tree.aggregate(np.ones(m, dtype=np.int64))
-    # Number of leaves further left: left of the parent, and below earlier siblings.
+    # Number of leaves to the left of each node: left of its parent, and below earlier siblings.
     within = _family_prefix(start, child, width[:, None])[:, 0]
     first = np.zeros(tree.n, dtype=np.int64)
     members = slice(1, None) if child is None else child
     first[members] = within - width[members]
     _sweep.propagate(tree._natural_layout, first, first)
-    # A range contains a node if it begins at or before its first leaf and ends after its last.
+    # A range contains the leaves of a node if it begins at or before the first of these leaves and
+    # ends at or after the last one.
     containing = (first + 1) * (m - first - width + 1)
     above = containing[tree.parent]
     above[tree.root] = 0
@@ -235,7 +235,7 @@ def cover_probability(tree: Tree) -> np.ndarray:
 
 
 def _family_prefix(start: np.ndarray, child: np.ndarray | None, v: np.ndarray) -> np.ndarray:
-    """Sums over each child and its siblings further left, by place in the child lists."""
+    """Sums of each child and its siblings further left, in the order of the child lists."""
     dtype = np.int64 if v.dtype == np.int64 else np.float64
     sums = np.empty((v.shape[0] - 1, v.shape[1]), dtype)
     kernels.family_prefix(start, child, _sweep.readonly(v), sums)
@@ -252,7 +252,7 @@ def _cover(tree: Tree, ranges: np.ndarray) -> Operation:
     rank = None if tree._parents_first else unsigned(tree.rank)
     pairs = _sweep.readonly(ranges.view(np.uint64))
     widest = int(tree.child_count.max())
-    # Adding siblings one by one needs no pass over all values, but can take this many steps.
+    # Few ranges are faster if siblings are added one by one, which needs no pass over all values.
     one_by_one = 2 * len(ranges) * widest * tree.height <= tree.n
 
     def answer(v: np.ndarray, out: np.ndarray) -> None:
@@ -288,7 +288,7 @@ def _in_shares(count: int, work: Callable[[int, int], None]) -> None:
 
 
 def _leaf_sums(argument: str, x: np.ndarray, ranges: np.ndarray) -> np.ndarray:
-    """Sums over ranges of leaf values, by differences of prefix sums."""
+    """Sums over ranges of leaves, by differences of prefix sums."""
 
     def answer(x: np.ndarray, out: np.ndarray) -> None:
         upto = np.zeros((x.shape[0] + 1, *x.shape[1:]), dtype=out.dtype)
@@ -301,7 +301,7 @@ def _leaf_sums(argument: str, x: np.ndarray, ranges: np.ndarray) -> np.ndarray:
 def _answer(
     argument: str, v: np.ndarray, ranges: np.ndarray, growth: int, operation: Operation
 ) -> np.ndarray:
-    """Run a linear operation: exactly on integers, in double precision on floats."""
+    """Results of a linear operation, exact for integers and in double precision for floats."""
     shape = (len(ranges), *v.shape[1:])
     dtype = np.int64 if v.dtype == np.int64 else np.float64
     try:
@@ -319,7 +319,7 @@ def _rmse(values: np.ndarray, truth: np.ndarray) -> Any:
     if truth.ndim > values.ndim or truth.shape[1:] not in ((), (1,), values.shape[1:]):
         check.fail(
             "truth",
-            f"must have one column or those of 'values', {values.shape}, not {truth.shape}.",
+            f"must have one column, or as many as 'values' {values.shape}, not {truth.shape}.",
         )
     error = np.subtract(values, truth, dtype=np.float64)
     if error.ndim == 1:

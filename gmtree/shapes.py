@@ -1,4 +1,4 @@
-"""Trees of a given shape, numbered canonically: for tests, benchmarks and first steps."""
+"""Trees of given shapes, for examples, tests and benchmarks, and trees over bins and calendars."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gmtree.tree import Tree
 
 
 def complete(fanout: int, height: int) -> Tree:
-    """The complete tree in which every inner node has `fanout` children.
+    """The complete tree in which every internal node has `fanout` children.
 
     Examples
     --------
@@ -24,7 +24,7 @@ def complete(fanout: int, height: int) -> Tree:
     """
     fanout = check.count("fanout", fanout, least=1)
     height = check.count("height", height, least=1)
-    # With this many levels there are too many nodes in any case, and the number stays small.
+    # A tree with 64 levels is refused as too large in any case. The limit keeps the power small.
     n = height if fanout == 1 else (fanout ** min(height, 64) - 1) // (fanout - 1)
     dtype = _dtype("height", n)
     parent = np.arange(-1, n - 1, dtype=dtype)
@@ -33,21 +33,22 @@ def complete(fanout: int, height: int) -> Tree:
 
 
 def dyadic(edges: Sequence[float]) -> Tree:
-    """The binary tree over the bins between increasing numbers, for ranges and quantiles.
+    """The binary tree over the bins between given edges, for range queries and quantiles.
 
-    Each node is a range of bins, and its two children are the halves of this range. So any range of
-    bins is the union of a few nodes. Counts of bins, such as those of ``numpy.histogram(x,
-    edges)``, are in the order of ``tree.leaves``.
+    Each internal node is a range of bins, and its two children are the halves of this range. So any
+    range of bins is the union of a few nodes. The bins are in the order of ``tree.leaves``, so that
+    counts from ``numpy.histogram(x, edges)`` are leaf values.
 
     Parameters
     ----------
     edges : sequence of numbers
-        At least two increasing numbers. For a release they must not depend on the data.
+        At least two numbers in increasing order. For a private release they must not depend on the
+        data.
 
     Returns
     -------
     Tree
-        With labels such as "[18, 40)".
+        Tree with labels such as "[18, 40)".
 
     Examples
     --------
@@ -60,13 +61,13 @@ def dyadic(edges: Sequence[float]) -> Tree:
     """
     ends = check.array("edges", edges)
     if ends.dtype.kind not in "iuf" or ends.ndim != 1 or ends.size < 2:
-        check.fail("edges", "must be at least two numbers.")
+        check.fail("edges", "must have at least two numbers.")
     if not (np.isfinite(ends).all() and np.all(ends[1:] > ends[:-1])):
-        check.fail("edges", "must be finite and increase.")
+        check.fail("edges", "must be finite and in increasing order.")
     bins = ends.size - 1
     parent = np.empty(2 * bins - 1, _dtype("edges", 2 * bins - 1))
     names: list[str] = []
-    # Depth first, so that leaves have ascending numbers from left to right.
+    # Depth-first order numbers the leaves from left to right.
     waiting = [(-1, 0, bins)]
     texts = [str(x) for x in ends.tolist()]
     while waiting:
@@ -81,7 +82,7 @@ def dyadic(edges: Sequence[float]) -> Tree:
 
 
 def chain(n: int) -> Tree:
-    """A path: each node but the last has one child.
+    """A chain of n nodes, in which each node except the last has one child.
 
     Examples
     --------
@@ -94,7 +95,7 @@ def chain(n: int) -> Tree:
 
 
 def star(n: int) -> Tree:
-    """A root with n - 1 leaves.
+    """A star of n nodes: a root with n - 1 leaves.
 
     Examples
     --------
@@ -109,7 +110,7 @@ def star(n: int) -> Tree:
 
 
 def caterpillar(n: int) -> Tree:
-    """A chain with one leaf hung on each of its nodes: as deep as a tree with n/2 leaves can be.
+    """A caterpillar of n nodes: a chain with a leaf at each of its nodes.
 
     Examples
     --------
@@ -128,7 +129,7 @@ def caterpillar(n: int) -> Tree:
 def random_recursive(n: int, rng: np.random.Generator | int | None = None) -> Tree:
     """A random recursive tree: the parent of node i is drawn uniformly from nodes 0 to i - 1.
 
-    This numbering has parents first, but is not canonical.
+    In this numbering parents come before children, but it is not canonical.
 
     Examples
     --------
@@ -149,10 +150,11 @@ def grouped(
     shares: Sequence[float] = (0.4, 0.3, 0.2, 0.1),
     rng: np.random.Generator | int | None = None,
 ) -> Tree:
-    """Group consecutive nodes from the leaves up, in groups of random size.
+    """A tree in which consecutive nodes are grouped from the leaves up, in groups of random size.
 
-    Each inner node takes the next ``fanouts[k]`` nodes of the level below with probability
-    ``shares[k]``. The last group of a level takes the remaining nodes. All leaves have equal depth.
+    Each internal node gets the next ``fanouts[k]`` nodes of the level below with probability
+    ``shares[k]``. The last group of a level consists of the remaining nodes. All leaves have equal
+    depth.
 
     Examples
     --------
@@ -168,7 +170,7 @@ def grouped(
     sizes = check.integer_vector("fanouts", fanouts)
     if sizes.min() < 2:
         check.fail("fanouts", f"must be at least 2, not {sizes.min()}.")
-    # A larger group would also take all nodes.
+    # Any larger group would consist of all nodes, too.
     sizes = np.minimum(sizes, max(2, n_leaves)).astype(np.int64)
     share = check.reals("shares", shares)
     if share.shape != sizes.shape:
@@ -186,10 +188,10 @@ def grouped(
 
 
 def from_fanouts(levels: Sequence[np.ndarray]) -> Tree:
-    """The tree whose k-th level has nodes with these numbers of children, left to right.
+    """The tree with given numbers of children, by level from the root and from left to right.
 
-    Every count must be at least one, and each level must have as many nodes as the level above has
-    children. All leaves then have equal depth.
+    Every number must be at least 1, and ``levels[k + 1]`` must have one number for each child of
+    ``levels[k]``. All leaves have equal depth.
 
     Examples
     --------
@@ -198,14 +200,16 @@ def from_fanouts(levels: Sequence[np.ndarray]) -> Tree:
     array([-1,  0,  0,  1,  2,  2,  2], dtype=int32)
     """
     if not isinstance(levels, Sequence):
-        check.fail_type("levels", f"must be a list of arrays, one per level, not {levels!r}.")
+        check.fail_type("levels", f"must be a list with one array per level, not {levels!r}.")
     counts = [check.integer_vector("levels", level) for level in levels]
     expected = 1
     for depth, level in enumerate(counts):
         if level.size != expected:
-            check.fail("levels", f"must have {expected} nodes at level {depth}, not {level.size}.")
+            check.fail(
+                "levels", f"must have {expected} numbers at index {depth}, not {level.size}."
+            )
         if level.min() < 1:
-            check.fail("levels", f"must be at least 1; level {depth} has {level.min()}.")
+            check.fail("levels", f"must be at least 1; index {depth} has {level.min()}.")
         expected = int(level.sum())
     fanout = np.concatenate(counts) if counts else np.zeros(0, dtype=np.int64)
     n = 1 + int(fanout.sum())
@@ -218,14 +222,14 @@ def from_fanouts(levels: Sequence[np.ndarray]) -> Tree:
 def _group_sizes(
     count: int, sizes: np.ndarray, share: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Random group sizes that add up to `count`, none of them 1."""
+    """Random group sizes of at least 2 that add up to `count`."""
     groups = rng.choice(sizes, size=count // int(sizes.min()) + 1, p=share)
     ends = np.cumsum(groups)
     last = int(np.searchsorted(ends, count))
     groups = groups[: last + 1].copy()
     groups[last] -= ends[last] - count
     if groups[last] == 1 and last > 0:
-        # A single remaining node joins the group before it, which is split if it is large enough.
+        # A single node is left: it takes a node from the group before it, or joins this group.
         if groups[last - 1] >= 3:
             groups[last - 1] -= 1
             groups[last] = 2
@@ -240,8 +244,7 @@ def _dtype(argument: str, n: int) -> np.dtype:
     return check.index_dtype(n)
 
 
-# The finer periods that each period of a calendar consists of. Weeks cross months, quarters and
-# years.
+# Levels that nest, from coarse to fine. Weeks do not nest in months, quarters or years.
 _CALENDAR = ("year", "quarter", "month", "day")
 _WEEKS = ("week", "day")
 # Years have four digits, as in Python.
@@ -249,28 +252,26 @@ _FIRST_DAY, _LAST_DAY = np.datetime64("0001-01-01"), np.datetime64("9999-12-31")
 
 
 def calendar(start: str, stop: str, levels: Sequence[str] = ("year", "quarter", "month")) -> Tree:
-    """The tree of calendar periods from one date to another: years, quarters, months, days.
+    """The tree of calendar periods (years, quarters, months or days) between two dates.
 
     Use it for forecasts and sums over time, alone or crossed with another tree
-    (:class:`gmtree.CrossedConsistency`). All leaves are periods of the last level.
+    (:class:`gmtree.CrossedConsistency`). The leaves are the periods of the last level.
 
     Parameters
     ----------
     start, stop : str or numpy.datetime64
-        First day, and the day after the last one. A period that extends beyond them contains only
-        the days in between.
+        First day, and the day after the last day. Periods at the ends may be incomplete.
     levels : sequence of str
-        Periods from coarse to fine, some of "year", "quarter", "month", "day"; or "week", "day",
-        with weeks from Monday on. Weeks do not nest in any coarser period: a week may belong to two
-        months, and to two years. So no tree can have both weeks and months, and crossing two trees
-        does not help, since its leaves would be pairs of a week AND a month. Use a separate tree
-        for weeks.
+        Levels from coarse to fine: some of "year", "quarter", "month" and "day", or some of "week"
+        and "day". Weeks begin on Monday. No tree can have weeks below months, quarters or years,
+        since a week may belong to two of them. Use a separate tree for weeks.
 
     Returns
     -------
     Tree
-        With labels such as "2024", "2024-Q1", "2024-01", "2024-W05" (ISO 8601) and "2024-01-31",
-        under one root: the only period of the first level, or "total".
+        Tree with labels such as "2024", "2024-Q1", "2024-01", "2024-W05" (ISO 8601) and
+        "2024-01-31". The root is the only period of the first level, or else a node labelled
+        "total".
 
     Examples
     --------
@@ -293,12 +294,14 @@ def calendar(start: str, stop: str, levels: Sequence[str] = ("year", "quarter", 
         other = next(level for level in wanted if level not in _WEEKS)
         check.fail(
             "levels",
-            f"must nest; weeks do not nest in a {other}: a week may belong to two. "
-            "Make one tree of weeks and one of the others.",
+            f"must nest, but a week may belong to more than one {other}. "
+            "Make a separate tree for weeks.",
         )
     order = _WEEKS if "week" in wanted else _CALENDAR
     if sorted(wanted, key=order.index) != wanted or len(set(wanted)) < len(wanted):
-        check.fail("levels", f"must go from coarse to fine, each once: {order}, not {levels}.")
+        check.fail(
+            "levels", f"must be distinct and go from coarse to fine, as in {order}, not {levels}."
+        )
     days = _days(start, stop)
     names = [_period(level, days) for level in wanted]
     _, first = np.unique(names[-1], return_index=True)
@@ -306,7 +309,7 @@ def calendar(start: str, stop: str, levels: Sequence[str] = ("year", "quarter", 
 
 
 def _days(start: str, stop: str) -> np.ndarray:
-    """All days of a range of dates."""
+    """All days from `start` to the day before `stop`."""
     ends = []
     for argument, given in (("start", start), ("stop", stop)):
         try:
@@ -325,7 +328,7 @@ def _days(start: str, stop: str) -> np.ndarray:
 
 
 def _period(level: str, days: np.ndarray) -> np.ndarray:
-    """The name of the period that each day is in."""
+    """Name of the period of each day."""
     if level == "day":
         return days.astype(str)
     if level == "week":

@@ -1,4 +1,4 @@
-"""The matrices of a tree as operators: products and solves are sweeps over the tree's arrays."""
+"""Matrices of a tree as linear operators, whose products and solves are sweeps over the tree."""
 
 from gmtree.matrix.constraints import ConstraintMatrix, MappingMatrix
 from gmtree.matrix.generation import GenerationMatrix

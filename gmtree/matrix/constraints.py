@@ -1,4 +1,4 @@
-"""The matrices of the consistency constraints and of an index."""
+"""The constraint matrix of a tree, and the mapping matrix of an index."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class ConstraintMatrix(TreeMatrix):
-    """The consistency constraints M of a tree: ``M.T @ v`` is zero exactly if v is consistent.
+    """The constraint matrix M of a tree: ``M.T @ v`` is zero if and only if v is consistent.
 
-    One row per node and one column per inner node, in the order of ``tree.internal``:
-    ``(M.T @ v)[j]`` is the value of inner node j minus the sum of its children. M consists of
-    the columns of the structure matrix that belong to inner nodes.
+    M has one row per node, and one column per internal node in the order of ``tree.internal``.
+    Entry j of ``M.T @ v`` is the value of this internal node minus the sum of its children. M
+    consists of the columns of the structure matrix that belong to internal nodes.
 
     Examples
     --------
@@ -40,7 +40,7 @@ class ConstraintMatrix(TreeMatrix):
 
     @property
     def nnz(self) -> int:
-        """Number of non-zero entries: one per inner node, one per edge."""
+        """Number of non-zero entries: one per internal node and one per edge."""
         return self.tree.n_internal + self.tree.n - 1
 
     def _multiply(self, v: np.ndarray) -> np.ndarray:
@@ -55,15 +55,15 @@ class ConstraintMatrix(TreeMatrix):
 
 
 class MappingMatrix(TreeMatrix):
-    """The mapping matrix H of an index: ``H @ v`` picks ``v[index]``, ``H.T @ x`` puts it back.
+    """The mapping matrix H of an index: ``H @ v`` is ``v[index]``, and ``H.T @ x`` scatters x.
 
-    Row i has a single 1, in column ``index[i]``. If the numbers in `index` are distinct,
-    ``H @ H.T`` is the identity. If they repeat, ``H.T @ x`` adds up the entries of x
-    that go to the same place, and ``H.T @ H`` is diagonal and counts them.
+    Row i has a single 1, in column ``index[i]``. ``H.T @ x`` adds up all entries of x with the same
+    index. ``H.T @ H`` is diagonal and counts how often each index occurs. If the indices are
+    distinct, ``H @ H.T`` is the identity.
 
     Parameters
     ----------
-    index : array of int in 0..n-1
+    index : array of int from 0 to n - 1
     n : int
         Number of columns.
 

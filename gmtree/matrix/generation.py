@@ -1,4 +1,4 @@
-"""`GenerationMatrix`: recursions over a tree as products and solves, each in one sweep."""
+"""`GenerationMatrix`: recursions over a tree as products and solves, each of which is one sweep."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ if TYPE_CHECKING:
 
 
 class GenerationMatrix(TreeMatrix):
-    """The Generation Matrix G of a tree: recursions over the tree become solves with it.
+    """The Generation Matrix G of a tree; recursions over the tree are solves with G.
 
-    ``G[i, i]`` is the weight of node i and ``G[i, parent(i)]`` minus the weight of the edge
-    from i to its parent. With nodes in canonical order G is lower triangular; here rows and
-    columns are in your own numbering.
+    ``G[i, i]`` is the weight of node i, and ``G[i, parent(i)]`` is minus the weight of the edge
+    from i to its parent. Rows and columns are in your own numbering. In canonical order G is lower
+    triangular.
 
     Parameters
     ----------
     tree : Tree
     node_weight, edge_weight : array of n non-zero reals, or one number, optional
-        Weights of nodes and of edges to the parent (the root's entry is ignored). Without weights
-        all of them are 1, nothing is stored, and G is the *structure matrix*.
+        Weights of the nodes, and of the edges to their parents (the root's entry is ignored). By
+        default all weights are 1, and G is the *structure matrix*.
     threads : int, optional
-        Threads that share a sweep over a large tree; by default one for each available core.
-        Results do not depend on this number.
+        Number of threads that share a sweep over a large tree. By default there is one for each
+        available core. Results do not depend on this number.
 
     Attributes
     ----------
     tree : Tree
-        The tree that the matrix belongs to.
+        The tree of the matrix.
 
     Notes
     -----
     ``G.solve(v)`` passes values down, ``z_i = (v_i + e_i z_parent) / w_i``. ``G.T.solve(v)`` passes
     them up, ``z_i = (v_i + sum of e_c z_c over children) / w_i``. Each is one sweep over flat
-    arrays. Values may be ``(n,)`` or ``(n, k)``; float32 and float64 are kept, and with the
-    structure matrix integers are summed exactly, or refused if a sum does not fit into 64 bits. NaN
-    and infinity pass through as in numpy.
+    arrays. Values have the shape ``(n,)`` or ``(n, k)``. The types float32 and float64 are kept.
+    The structure matrix sums integers exactly, and raises an error if a sum does not fit into 64
+    bits. NaN and infinity propagate as in numpy.
 
     Examples
     --------
@@ -85,7 +85,7 @@ class GenerationMatrix(TreeMatrix):
 
     @classmethod
     def from_matrix(cls, A: Any) -> GenerationMatrix:
-        """Read a matrix as a Generation Matrix: find its tree and its weights.
+        """Make a `GenerationMatrix` from its entries, by finding its tree and its weights.
 
         A weighted tree and its Generation Matrix determine each other: the parent of i is the
         column of the only entry of row i that is not on the diagonal.
@@ -93,8 +93,8 @@ class GenerationMatrix(TreeMatrix):
         Parameters
         ----------
         A : array or scipy sparse matrix of shape (n, n)
-            Its diagonal must not contain zeros, and each row except the root's must have exactly
-            one more non-zero entry.
+            The diagonal must not contain zeros. Each row except the root's must have exactly one
+            other non-zero entry.
 
         Examples
         --------
@@ -109,7 +109,7 @@ class GenerationMatrix(TreeMatrix):
         return cls(tree, *given)
 
     def _by_position(self, weight: np.ndarray | None) -> np.ndarray | None:
-        """Weights by sweep position."""
+        """Weights in the order of sweep positions."""
         if weight is None:
             return None
         order = self._layout.order
@@ -131,7 +131,7 @@ class GenerationMatrix(TreeMatrix):
 
     @property
     def is_structure(self) -> bool:
-        """Whether all weights are one because none were given."""
+        """Whether this is the structure matrix, that is, no weights were given."""
         return self._node is None and self._edge is None
 
     @property
@@ -155,9 +155,10 @@ class GenerationMatrix(TreeMatrix):
         ----------
         v : array of shape (n,) or (n, k)
         out : array, optional
-            Where to put the result; it may be `v`.
+            Array that receives the result; it may be `v`. By default a new array is made.
         overwrite : bool
-            Put the result into `v`, which must be an array of the result's type.
+            Whether to write the result into `v`, which must be a writable array of the result's
+            type. False by default.
 
         Examples
         --------
@@ -186,7 +187,7 @@ class GenerationMatrix(TreeMatrix):
         return self._run(sweep, checked, out, growth, in_place=True)
 
     def _result_dtype(self, v: np.ndarray) -> np.dtype:
-        """Floating-point values keep their type; integers stay exact without weights."""
+        """Type of the result: that of floating-point values; int64 if integers meet no weights."""
         if self.is_structure or v.dtype.kind == "f":
             return v.dtype
         return np.result_type(v, self.dtype)
@@ -194,7 +195,7 @@ class GenerationMatrix(TreeMatrix):
     def _run(
         self, sweep: Any, v: np.ndarray, out: np.ndarray | None, growth: int, *, in_place: bool
     ) -> np.ndarray:
-        """Run a sweep over values that have been checked."""
+        """Result of one sweep over validated values."""
         dtype = self._result_dtype(v)
         v = v.astype(dtype, copy=False)
 
@@ -228,11 +229,11 @@ class GenerationMatrix(TreeMatrix):
         return csr_array((data, indices, indptr), shape=self.shape)
 
     def inverse(self) -> csr_array:
-        """The inverse of G as a `scipy.sparse.csr_array`; for products with it use `solve`.
+        """The inverse of G as a `scipy.sparse.csr_array`; use `solve` for products with it.
 
-        Entry (i, j) is not zero exactly if j is i or an ancestor of i; for the structure matrix it
-        is then 1. The number of such entries is the sum of the depths of all nodes.
-        Raises ValueError, with that number, if they would fill half of the memory.
+        Entry (i, j) is non-zero if and only if j is i or an ancestor of i. For the structure matrix
+        it is then 1. The number of non-zero entries is the sum of the depths of all nodes. A
+        ValueError with this number is raised if they would fill more than half of the memory.
 
         Examples
         --------
@@ -248,7 +249,7 @@ class GenerationMatrix(TreeMatrix):
         nnz = int(tree.depth.sum(dtype=np.int64))
         index = check.index_dtype(nnz)
         _memory.refuse_above_limit(
-            f"The inverse with its {nnz} non-zero entries",
+            f"The inverse, with {nnz} non-zero entries,",
             nnz * (index.itemsize + self.dtype.itemsize),
             "G.solve(v) multiplies by the inverse without forming it, and "
             "tree.is_ancestor(i, j) answers pairs.",
@@ -268,12 +269,13 @@ class GenerationMatrix(TreeMatrix):
         return csr_array((data, indices, indptr), shape=self.shape)
 
     def siblings(self) -> csr_array:
-        """The product ``G @ G.T`` as a `scipy.sparse.csr_array`, named for its meaning.
+        """The product ``G @ G.T`` as a `scipy.sparse.csr_array`, which shows the siblings.
 
-        For the structure matrix an entry off the diagonal is 1 if two nodes are siblings, -1 if
-        one is the parent of the other, and 0 otherwise. With weights, siblings i and j
-        have the product of the weights of their edges. A node with c children contributes ``c * c``
-        entries. Raises ValueError, with their number, if they would fill half of the memory.
+        For the structure matrix an off-diagonal entry is 1 if the two nodes are siblings, -1 if one
+        is the parent of the other, and 0 otherwise. With weights, the entry of two siblings is the
+        product of the weights of their edges. A node with c children contributes ``c * c`` entries.
+        A ValueError with the number of entries is raised if they would fill more than half of the
+        memory.
 
         Examples
         --------
@@ -286,7 +288,7 @@ class GenerationMatrix(TreeMatrix):
         children = self.tree.child_count.astype(np.int64)
         nnz = 1 + 2 * (self.tree.n - 1) + int(children @ children)
         _memory.refuse_above_limit(
-            f"The product with its {nnz} non-zero entries",
+            f"The product, with {nnz} non-zero entries,",
             nnz * (check.index_dtype(nnz).itemsize + self.dtype.itemsize),
             "Nodes i and j are siblings if tree.parent[i] == tree.parent[j].",
         )
@@ -295,7 +297,7 @@ class GenerationMatrix(TreeMatrix):
     def submatrix(self, k: int) -> GenerationMatrix:
         """The Generation Matrix of the k-order subtree, with the weights of its nodes.
 
-        In canonical numbering it is the leading block of G.
+        If the numbering is canonical, it is the leading block of G.
         """
         subtree = self.tree.k_order_subtree(k)
         kept = np.sort(self.tree.order[: subtree.n])
@@ -304,9 +306,9 @@ class GenerationMatrix(TreeMatrix):
         return GenerationMatrix(subtree, node, edge, threads=self._threads)
 
     def is_similar(self, other: GenerationMatrix) -> bool:
-        """Whether both matrices have their non-zero entries in the same places.
+        """Whether the non-zero entries of two matrices are in the same places.
 
-        That is, whether they belong to trees of the same structure and numbering.
+        This means that their trees have the same parents.
         """
         check.instance("other", other, GenerationMatrix)
         return np.array_equal(self.tree.parent, other.tree.parent)
@@ -327,13 +329,13 @@ class GenerationMatrix(TreeMatrix):
     def right_eigenvector(self, i: int) -> np.ndarray:
         """The vector v with ``G @ v = w_i v`` that is 1 at node i and 0 outside its subtree.
 
-        Below i it is ``v_j = e_j v_parent / (w_j - w_i)``: one downward sweep. Such a
-        vector exists exactly if no descendant of i has the weight of i.
+        Below i it satisfies ``v_j = e_j v_parent / (w_j - w_i)``, which takes one downward sweep.
+        Such a vector exists if and only if no descendant of i has the weight of i.
 
         Raises
         ------
         ValueError
-            If none exists; the message names a descendant of the same weight.
+            If there is no such vector. The message names a descendant of equal weight.
 
         Examples
         --------
@@ -349,13 +351,13 @@ class GenerationMatrix(TreeMatrix):
     def left_eigenvector(self, i: int) -> np.ndarray:
         """The vector u with ``G.T @ u = w_i u``: 1 at i, and 0 except at i and its ancestors.
 
-        Above i it is ``u_parent = e_j u_j / (w_parent - w_i)``: one walk up. Such a
-        vector exists exactly if no ancestor of i has the weight of i.
+        Above i it satisfies ``u_parent = e_j u_j / (w_parent - w_i)``, which takes one walk to the
+        root. Such a vector exists if and only if no ancestor of i has the weight of i.
 
         Raises
         ------
         ValueError
-            If none exists; the message names the nearest ancestor of the same weight.
+            If there is no such vector. The message names the nearest ancestor of equal weight.
 
         Examples
         --------
@@ -368,7 +370,7 @@ class GenerationMatrix(TreeMatrix):
         return self._eigenvector(i, "left", "ancestor")
 
     def _eigenvector(self, i: int, side: str, kin: str, *mark: np.ndarray) -> np.ndarray:
-        """Run one kernel of `spectral` from node i; `mark` is its working memory."""
+        """The eigenvector of node i from a kernel of `spectral`; `mark` is its working memory."""
         i = check.node_number("i", i, self.tree.n)
         layout = self._layout
         position = i if layout.order is None else int(self.tree.rank[i])
@@ -384,21 +386,22 @@ class GenerationMatrix(TreeMatrix):
             weight = 1 if self._node is None else self._node[position]
             check.fail(
                 "i",
-                f"must have no {kin} of its own weight to have a {side} eigenvector; "
+                f"must have no {kin} of equal weight to have a {side} eigenvector; "
                 f"nodes {i} and {other} both have weight {weight:g}.",
             )
         return out
 
     def diagonal_decomposition(self) -> tuple[np.ndarray, np.ndarray]:
-        """Vectors alpha, beta with ``G = diag(beta) @ S @ diag(alpha)``, S the structure matrix.
+        """Vectors alpha and beta with ``G = diag(beta) @ S @ diag(alpha)``.
 
-        ``alpha_i = alpha_parent * w_i / e_i`` in one downward sweep, and ``beta = w / alpha``.
-        Weights may have either sign. At the root alpha is its weight and beta is 1.
+        S is the structure matrix. One downward sweep computes ``alpha_i = alpha_parent * w_i /
+        e_i``, and ``beta = w / alpha``. At the root, alpha is the weight of the root, and beta is
+        1. Weights may be negative.
 
         Raises
         ------
         ValueError
-            If a product of these ratios is too large or too small for a floating-point number.
+            If an entry of alpha or beta is too large or too small for a floating-point number.
 
         Examples
         --------
@@ -411,7 +414,7 @@ class GenerationMatrix(TreeMatrix):
         alpha = np.zeros(self.tree.n, self.dtype)
         alpha[self.tree.root] = node[self.tree.root]
         with np.errstate(divide="ignore", over="ignore"):
-            # The solve with node and edge weights exchanged multiplies by their ratio.
+            # Exchanging the node and edge weights makes the solve multiply by w_i / e_i.
             _sweep.propagate(self._layout, alpha, alpha, self._edge, self._node, self._threads)
             beta = node / alpha
         least = np.finfo(self.dtype).tiny
@@ -419,7 +422,7 @@ class GenerationMatrix(TreeMatrix):
         bad = np.flatnonzero(~(held[0] & held[1]))
         if bad.size:
             raise ValueError(
-                f"The diagonal decomposition does not fit into {self.dtype}: the ratios of node "
-                f"and edge weights multiply up to {alpha[bad[0]]:g} at node {bad[0]}."
+                f"The diagonal decomposition does not fit into {self.dtype}: at node {bad[0]} the "
+                f"product of the ratios of node and edge weights is {alpha[bad[0]]:g}."
             )
         return alpha, beta

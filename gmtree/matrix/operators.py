@@ -1,4 +1,4 @@
-"""The base classes of the matrices of a tree: products, transposes and conversions."""
+"""Base classes of the matrices of a tree, with products, transposes and conversions."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class _Sparse(Protocol):
 
 
 class _Operator(ABC):
-    """A matrix or its transpose: products, and conversion to arrays."""
+    """A matrix or its transpose, with products and conversions to arrays."""
 
-    # With this, numpy leaves `array @ A` to us instead of trying it element by element.
+    # Makes numpy call `__rmatmul__` for `array @ A`, instead of multiplying element by element.
     __array_ufunc__ = None
 
     shape: tuple[int, int]
@@ -42,7 +42,7 @@ class _Operator(ABC):
 
     @abstractmethod
     def _multiply(self, v: np.ndarray) -> np.ndarray:
-        """The product with values that have been checked."""
+        """The product with validated values."""
 
     @abstractmethod
     def tocsr(self) -> csr_array:
@@ -59,7 +59,7 @@ class _Operator(ABC):
     def __matmul__(self, v: Any) -> np.ndarray: ...
 
     def __matmul__(self, v: Any) -> np.ndarray | csr_array:
-        """The product with values, or with another matrix, which is then sparse."""
+        """The product with an array of values, or the sparse product with a sparse matrix."""
         if hasattr(v, "tocsr"):
             return _sparse_product(self, v)
         return self._multiply(check.values("v", v, self.shape[1], per="column"))
@@ -70,20 +70,22 @@ class _Operator(ABC):
     def toarray(self) -> np.ndarray:
         """The matrix as a dense array, for small trees and for inspection.
 
-        A matrix that would fill half of the memory is refused with a ValueError.
+        A ValueError is raised if the matrix would fill more than half of the memory.
         """
         rows, columns = self.shape
         _memory.refuse_above_limit(
             f"The dense matrix of {rows} x {columns} entries",
             rows * columns * self.dtype.itemsize,
-            "tocsr() gives a sparse matrix; products and solves need neither.",
+            "tocsr() gives a sparse matrix. Products and solves need neither of them.",
         )
         return self.tocsr().toarray()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """The dense matrix for ``np.asarray(A)``, always a new array."""
         if copy is False:
-            raise ValueError("A matrix of a tree is not stored as an array and must be copied.")
+            raise ValueError(
+                "copy=False is impossible, because a matrix of a tree is not stored as an array."
+            )
         return self.toarray().astype(self.dtype if dtype is None else dtype, copy=False)
 
 
@@ -102,7 +104,7 @@ class TreeMatrix(_Operator):
         """The matrix for scipy's iterative solvers, a `scipy.sparse.linalg.LinearOperator`."""
         from scipy.sparse.linalg import LinearOperator
 
-        # scipy tests operators with integers, but this operator has floating-point results.
+        # scipy applies the operator to integers, but declares its results to be floating-point.
         def forward(v: np.ndarray) -> np.ndarray:
             return self @ np.asarray(v, dtype=np.result_type(v, self.dtype))
 
@@ -169,15 +171,15 @@ class Transposed(_Operator):
 
 
 def _sparse_product(a: _Operator, b: Any) -> csr_array:
-    """The product of two matrices as a csr_array; refuses one that would fill the memory."""
+    """The product of two matrices as a csr_array; refused if it would fill the memory."""
     if a.shape[1] != b.shape[0]:
         check.fail("v", f"must have {a.shape[1]} rows, one per column, not shape {b.shape}.")
     left, right = a.tocsr(), b.tocsr()
-    # Column k of the left matrix meets row k of the right one. This is an upper bound, since
-    # entries that coincide are counted more than once.
+    # Column k of the left matrix meets row k of the right one. The sum is an upper bound of the
+    # number of entries, since entries at the same place are counted more than once.
     met = np.bincount(left.indices, minlength=a.shape[1]) @ np.diff(right.indptr).astype(np.int64)
     _memory.refuse_above_limit(
-        f"The product with its up to {met} non-zero entries",
+        f"The product, with up to {met} non-zero entries,",
         int(met) * (check.index_dtype(met).itemsize + np.result_type(left, right).itemsize),
         "A @ (B @ v) multiplies by it without forming it.",
     )

@@ -163,8 +163,8 @@ def test_lengths_of_a_tree_are_used_unless_edges_are_counted():
     [
         ([0, 3], ValueError, "'nodes' must hold node numbers from 0 to 2, not 3"),
         ([0.5], TypeError, "'nodes' must hold node numbers"),
-        (1, ValueError, r"'nodes' must be a list of nodes, not have shape \(\)"),
-        ([[0, 1]], ValueError, r"'nodes' must be a list of nodes, not have shape \(1, 2\)"),
+        (1, ValueError, r"'nodes' must be one-dimensional, not have shape \(\)"),
+        ([[0, 1]], ValueError, r"'nodes' must be one-dimensional, not have shape \(1, 2\)"),
     ],
 )
 def test_wrong_nodes(nodes, error, message):

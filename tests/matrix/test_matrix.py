@@ -746,7 +746,7 @@ def test_numpy_sees_the_dense_matrix():
         assert np.array_equal(A, A.toarray())
         assert np.asarray(A, dtype=np.float32).dtype == np.float32
         np.testing.assert_array_equal(np.asarray(A.T), dense.T)
-        with pytest.raises(ValueError, match="must be copied"):
+        with pytest.raises(ValueError, match="copy=False is impossible"):
             A.__array__(copy=False)
 
 

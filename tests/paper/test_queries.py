@@ -305,7 +305,10 @@ VALUES = np.arange(7)
     [
         (lambda: queries.random_ranges(0, 1), "'m' must be at least 1, not 0"),
         (lambda: queries.random_ranges(2**31 + 1, 1), r"'m' must be at most 2\*\*31"),
-        (lambda: queries.random_ranges(3, 7), "'q' must be at most 6: 3 leaves have no more"),
+        (
+            lambda: queries.random_ranges(3, 7),
+            "'q' must be at most 6, the number of ranges of 3 leaves",
+        ),
         (lambda: queries.random_ranges(3, -1), "'q' must be at least 0"),
         (lambda: queries.range_sum(TREE, VALUES, [[0, 1], [3, 2]]), r"row 1 is \[3, 2\]"),
         (lambda: queries.range_sum(TREE, VALUES, [[0, 5]]), "0 <= a <= b <= 4"),

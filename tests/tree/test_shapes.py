@@ -133,8 +133,8 @@ def test_too_many_nodes(make):
         (lambda: shapes.grouped(9, [2], [np.nan]), "'shares' must be non-negative"),
         (lambda: shapes.grouped(9, [2], ["a"]), "'shares' must hold real numbers"),
         (lambda: shapes.grouped(9, [2], None), "'shares' must hold real numbers"),
-        (lambda: shapes.from_fanouts([[2], [1]]), "'levels' must have 2 nodes at level 1, not 1"),
-        (lambda: shapes.from_fanouts([[2], [1, 0]]), "'levels' must be at least 1; level 1 has 0"),
+        (lambda: shapes.from_fanouts([[2], [1]]), "'levels' must have 2 numbers at index 1, not 1"),
+        (lambda: shapes.from_fanouts([[2], [1, 0]]), "'levels' must be at least 1; index 1 has 0"),
         (lambda: shapes.from_fanouts([[2.0]]), "'levels' must hold integers"),
     ],
 )
@@ -171,8 +171,14 @@ def test_calendar_weeks_are_those_of_iso_8601():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("2024-01-01", "2025-01-01", ("month", "week")), "weeks do not nest in a month"),
-        (("2024-01-01", "2025-01-01", ("year", "week", "day")), "weeks do not nest in a year"),
+        (
+            ("2024-01-01", "2025-01-01", ("month", "week")),
+            "a week may belong to more than one month",
+        ),
+        (
+            ("2024-01-01", "2025-01-01", ("year", "week", "day")),
+            "a week may belong to more than one year",
+        ),
         (("2024-01-01", "2025-01-01", ("month", "year")), "from coarse to fine"),
         (("2024-01-01", "2025-01-01", ("day", "day")), "from coarse to fine"),
         (("2024-01-01", "2025-01-01", ("decade",)), "not 'decade'"),

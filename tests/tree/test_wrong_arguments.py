@@ -68,7 +68,9 @@ def test_an_object_that_is_no_number_is_named():
         TypeError, match="Argument 'v' must hold real numbers, not dtype complex128"
     ):
         TREE.leaf_values(np.ones(7, complex))
-    with pytest.raises(ValueError, match="Argument 'v' must be an array, or what numpy can turn"):
+    with pytest.raises(
+        ValueError, match="Argument 'v' must be an array, or an object that numpy can"
+    ):
         TREE.leaf_values([[1, 2], [3]])
 
 
