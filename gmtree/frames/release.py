@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
 from gmtree import _validate as check
+from gmtree.consistency.tables.queries import Axes
 from gmtree.frames.doubts import doubts_about_levels
 from gmtree.frames.leaves import tree_of_levels
 from gmtree.labels.codes import Codes
@@ -19,16 +20,20 @@ from gmtree.labels.distinct import by_sorted_label, column
 from gmtree.labels.levels import from_levels, read_levels, refuse_missing
 from gmtree.labels.libraries import kind_of, library
 from gmtree.privacy.accounting.budget import Budget
+from gmtree.privacy.accounting.workload import TableQuery, workload_of
 from gmtree.privacy.publishing.measuring import forget_locals
 from gmtree.privacy.publishing.people import (
     Bounds,
     bounds_of,
+    distinct_texts,
     kept_records,
     leaf_keys,
     number_people,
+    person_text,
 )
 from gmtree.privacy.publishing.publish import Options, ReleaseOptions, publish
 from gmtree.privacy.publishing.release import Release
+from gmtree.privacy.publishing.tables import TableRelease
 from gmtree.tree import Tree
 from gmtree.tree.locate import level_codes, locate
 
@@ -36,10 +41,42 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
+class FrameOptions(ReleaseOptions, total=False):
+    """The keywords of :func:`release_frame` besides the tables."""
+
+    count: str | None
+    person: str | None
+    max_contributions: int | None
+    max_leaves: int | None
+    max_per_leaf: int | None
+    tree: Any
+    leaves_are_public: bool
+    ignore_unknown: bool
+
+
+@overload
+def release_frame(
+    frame: Any, levels: Sequence[str], *, axes: None = None, **options: Unpack[FrameOptions]
+) -> Release: ...
+
+
+@overload
 def release_frame(
     frame: Any,
     levels: Sequence[str],
     *,
+    axes: Mapping[str, Any],
+    queries: Sequence[TableQuery],
+    **options: Unpack[FrameOptions],
+) -> TableRelease: ...
+
+
+def release_frame(
+    frame: Any,
+    levels: Sequence[str],
+    *,
+    axes: Mapping[str, Any] | None = None,
+    queries: Sequence[TableQuery] | None = None,
     count: str | None = None,
     person: str | None = None,
     max_contributions: int | None = None,
@@ -49,7 +86,7 @@ def release_frame(
     leaves_are_public: bool = False,
     ignore_unknown: bool = False,
     **options: Unpack[ReleaseOptions],
-) -> Release:
+) -> Release | TableRelease:
     """Publish the counts of a DataFrame with differential privacy.
 
     Parameters
@@ -59,6 +96,12 @@ def release_frame(
         not matter.
     levels : list of str
         Columns of labels, coarse to fine.
+    axes : mapping from column to labels or length, optional
+        Columns by which the records of each leaf are tabulated, with their public values, such as
+        ``{"sex": ["f", "m"], "age": ["young", "old"]}``; a length n stands for the values 0 to
+        n - 1. The result is then a :class:`TableRelease`.
+    queries : sequence of tuples, optional
+        With `axes`: the measured marginals, as in :func:`release_tables`.
     count : str, optional
         Column of counts, which must be whole numbers. Negative counts become 0, or are refused
         with ``neighbors="change_one"``. By default every row is one record.
@@ -80,15 +123,16 @@ def release_frame(
         Use the leaves that occur in `frame` as the tree. Only do this if everyone may know
         which leaves have a row: the ledger lists it as outside the guarantee.
     ignore_unknown : bool
-        Leave out rows whose leaf is not in `tree` instead of refusing them. Labels are compared
-        exactly, including blanks and leading zeros. The number of rows left out is not reported.
+        Leave out rows whose leaf is not in `tree`, or whose cell is not in `axes`, instead of
+        refusing them. Labels are compared exactly, including blanks and leading zeros. The number
+        of rows left out is not reported.
     **options
         Options of :func:`gmtree.release`, such as `epsilon`, `rho`, `account`, `nonnegative` and
         `integer`. By default the values are fractions and may be negative.
 
     Returns
     -------
-    Release
+    Release, or with `axes` TableRelease
         Its ``to_frame()`` returns a frame of the same library as `frame`, and its ``ledger`` states
         the privacy loss.
 
@@ -110,7 +154,10 @@ def release_frame(
     *Counted records.* A fixed public rule reads the records of one person at a time. It sorts the
     person's leaves by a hash (BLAKE2b, splitmix64) of the person's text and the leaf's labels, and
     counts records leaf by leaf until a bound is reached. So neither other people nor the order
-    of rows change which records of a person are counted, and no leaf is preferred.
+    of rows change which records of a person are counted, and no leaf is preferred. With `axes` a
+    record is in one cell of one leaf. Cells of one leaf are sorted by such a hash as well.
+
+    *Values of axes* are compared by the same texts as people: 7, 7.0 and "7" are one value.
 
     *Errors.* The counts describe the counted records only, and the standard errors and intervals
     do not include the records left out. If many people have more records than the bounds allow,
@@ -126,9 +173,19 @@ def release_frame(
     >>> r = gm.release_frame(people, ["state", "county"], tree=public, epsilon=1)
     >>> r.to_frame()[["state", "county"]].iloc[-1].tolist()
     ['VT', 'Orange']
+
+    Tables by sex, with one record of each person:
+
+    >>> people["sex"], people["id"] = ["f", "m", "m"], [7, 8, 7]
+    >>> r = gm.release_frame(
+    ...     people, ["state", "county"], tree=public, person="id", axes={"sex": ["f", "m"]},
+    ...     queries=[(), ("sex",)], rho=1,
+    ... )
+    >>> r.to_frame(("sex",)).columns[5:9].tolist()
+    ['value_f', 'estimate_f', 'estimate_low_f', 'estimate_high_f']
     """
     outer = sys.exc_info()[1]
-    given = (count, person, tree, leaves_are_public, ignore_unknown)
+    given = (axes, count, person, tree, leaves_are_public, ignore_unknown)
     try:
         bounds = bounds_of(
             person is not None,
@@ -145,11 +202,14 @@ def release_frame(
             max_per_leaf=max_per_leaf,
             person=person,
         )
+        workload = workload_of(budget, axes, queries)
         is_change = budget.neighbors == "change_one"
+        made: type[Any] = Release if axes is None else TableRelease
         return publish(
-            Release,
+            made,
             *_tree_and_counts(frame, levels, *given, is_change, bounds),
             budget,
+            workload,
             **others,
         )
     except BaseException as error:
@@ -163,6 +223,7 @@ def release_frame(
 def _tree_and_counts(
     frame: Any,
     levels: Sequence[str],
+    axes: Mapping[str, Any] | None,
     count: str | None,
     person: str | None,
     tree: Any,
@@ -175,6 +236,12 @@ def _tree_and_counts(
     kind = kind_of("frame", frame)
     check.flag("leaves_are_public", leaves_are_public)
     check.flag("ignore_unknown", ignore_unknown)
+    if ignore_unknown and is_change:
+        check.fail(
+            "ignore_unknown",
+            "must be False with neighbors='change_one': the number of records is then public, "
+            "and would show how many were left out.",
+        )
     # An error must not reveal that the frame is empty.
     coded, names, _ = read_levels((frame,), levels, may_be_empty=tree is not None)
     counts = None if count is None else _counts(frame, count)
@@ -197,36 +264,83 @@ def _tree_and_counts(
         if leaves_are_public:
             check.fail("leaves_are_public", "must be False if 'tree' lists the leaves.")
         tree = tree_of_levels(tree, names, kind)
-        if ignore_unknown and is_change:
-            check.fail(
-                "ignore_unknown",
-                "must be False with neighbors='change_one': the number of records is then public, "
-                "and would show how many were left out.",
-            )
-        columns = list(zip(names, coded, strict=True))
-        node = locate(tree, "frame", columns, tell=False, ignore=ignore_unknown)
-        known = node >= 0
-        node = node[known]
-        counts = None if counts is None else counts[known]
-        whose = None if whose is None else whose[known]
-        if tree.child_count[node].any():
-            row = int(np.flatnonzero(known)[tree.child_count[node] > 0][0])
-            check.fail("frame", f"must have a leaf in each row; row {row} stops above one.")
-        leaf = np.searchsorted(tree.leaves, node)
+        leaf = _leaves_of_rows(tree, list(zip(names, coded, strict=True)), ignore_unknown)
     for doubt in doubts_about_levels(tree):
         warnings.warn(doubt, check.DataWarning, stacklevel=3)
+    cells = _Cells.of(frame, names, axes, leaf.size, ignore_unknown)
+    # Rows that are counted: those of known leaves and cells, and later of counted records.
+    rows = np.flatnonzero((leaf >= 0) & (cells.number >= 0))
     if whose is not None:
         labels = [level_codes(tree, k) for k in range(len(names))]
         key = leaf_keys([Codes(c.codes[tree.leaves], c.categories) for c in labels])
-        leaf = leaf[kept_records(leaf, key, whose, person_key, bounds)]
-    seen = np.bincount(leaf, minlength=tree.n_leaves)
-    if counts is None:
-        return tree, seen
-    if seen.max() > 1:
-        check.fail("frame", "must have each leaf once if 'count' is given; some occur twice.")
-    total = np.zeros(tree.n_leaves, counts.dtype)
-    total[leaf] = counts
-    return tree, total
+        in_leaf = None if axes is None else (cells.number[rows], cells.key)
+        rows = rows[kept_records(leaf[rows], key, whose[rows], person_key, bounds, in_leaf)]
+    place = leaf[rows] * cells.key.size + cells.number[rows]
+    seen = np.bincount(place, minlength=tree.n_leaves * cells.key.size)
+    if counts is not None:
+        if seen.max() > 1:
+            check.fail(
+                "frame",
+                f"must have each {'leaf' if axes is None else 'cell of a leaf'} once if 'count' is "
+                "given; some occur twice.",
+            )
+        seen = np.zeros(seen.size, counts.dtype)
+        seen[place] = counts[rows]
+    return tree, seen.reshape(tree.n_leaves, *cells.shape)
+
+
+def _leaves_of_rows(
+    tree: Tree, columns: list[tuple[str, Codes]], ignore_unknown: bool
+) -> np.ndarray:
+    """The leaf of each row by its number in ``tree.leaves``; -1 if it is unknown."""
+    node = locate(tree, "frame", columns, tell=False, ignore=ignore_unknown)
+    leaf = np.full(node.size, -1)
+    known = np.flatnonzero(node >= 0)
+    above = known[tree.child_count[node[known]] > 0]
+    if above.size:
+        check.fail("frame", f"must have a leaf in each row; row {above[0]} stops above one.")
+    leaf[known] = np.searchsorted(tree.leaves, node[known])
+    return leaf
+
+
+class _Cells(NamedTuple):
+    """The shape of the tables, the cell of each row (-1 if unknown), and a hash of each cell."""
+
+    shape: tuple[int, ...]
+    number: np.ndarray
+    key: np.ndarray
+
+    @classmethod
+    def of(
+        cls, frame: Any, levels: Sequence[str], axes: Any, rows: int, ignore_unknown: bool
+    ) -> _Cells:
+        """Compare columns `axes` with their values, as texts. Without axes there is one cell."""
+        number = np.zeros(rows, np.int64)
+        if axes is None:
+            return cls((), number, np.zeros(1, np.uint64))
+        found = Axes(axes)
+        labels = []
+        for name, length in found.names.items():
+            if name in levels:
+                check.fail("axes", f"must be other columns than 'levels'; {name!r} is in both.")
+            listed = [person_text("axes", x) for x in found.labels[name] or range(length)]
+            if None in listed or len(set(listed)) < length:
+                check.fail("axes", f"must have different values, none missing; see axis {name!r}.")
+            code, texts = distinct_texts("axes", encode("axes", take_column("axes", frame, name)))
+            place = {text: k for k, text in enumerate(listed)}
+            own = np.array([place.get(text, -1) for text in texts], np.int64)[code]
+            if not ignore_unknown and (own < 0).any():
+                row = int(np.argmax(own < 0))
+                check.fail(
+                    "frame",
+                    f"must have a listed value of {name!r} in each row; row {row} has another, "
+                    "which 'axes' does not list. ignore_unknown=True leaves such rows out.",
+                )
+            number = np.where((number < 0) | (own < 0), -1, number * length + own)
+            labels.append(np.array([text or "" for text in listed], object))
+        grid = np.indices(found.shape).reshape(len(labels), -1)
+        key = leaf_keys([Codes(k, own) for k, own in zip(grid, labels, strict=True)])
+        return cls(found.shape, number, key)
 
 
 def _counts(frame: Any, count: str) -> np.ndarray:

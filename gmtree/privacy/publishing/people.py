@@ -118,14 +118,7 @@ def number_people(argument: str, column: Codes) -> tuple[np.ndarray, np.ndarray]
 
     Labels with the same text are one person. A row without a person is refused.
     """
-    if column.categories is None:
-        codes, first = factorize(argument, column.codes)
-        column = Codes(codes, column.codes[first])
-    assert column.categories is not None
-    # Labels that no row has must not be read, because they may be of any type.
-    used, code = np.unique(column.codes, return_inverse=True)
-    labels = as_objects(column.categories)
-    texts = [None if k < 0 else person_text(argument, labels[k]) for k in used.tolist()]
+    code, texts = distinct_texts(argument, column)
     missing = np.array([text is None for text in texts], bool)[code]
     if missing.any():
         row = int(np.flatnonzero(missing)[0])
@@ -133,6 +126,21 @@ def number_people(argument: str, column: Codes) -> tuple[np.ndarray, np.ndarray]
     numbers = {text: k for k, text in enumerate(dict.fromkeys(texts))}
     number = np.array([numbers[text] for text in texts], np.int64)
     return number[code], public_hash(text or "" for text in numbers)
+
+
+def distinct_texts(argument: str, column: Codes) -> tuple[np.ndarray, list[str | None]]:
+    """Codes of the rows, and for each code the text of its label; several codes may have one text.
+
+    :func:`person_text` describes the texts.
+    """
+    if column.categories is None:
+        codes, first = factorize(argument, column.codes)
+        column = Codes(codes, column.codes[first])
+    assert column.categories is not None
+    # Labels that no row has must not be read, because they may be of any type.
+    used, code = np.unique(column.codes, return_inverse=True)
+    labels = as_objects(column.categories)
+    return code, [None if k < 0 else person_text(argument, labels[k]) for k in used.tolist()]
 
 
 def person_text(argument: str, label: Any) -> str | None:

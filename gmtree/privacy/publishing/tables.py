@@ -67,7 +67,9 @@ def release_tables(
         Public: chosen without looking at the data, as are `axes` and all options.
     counts : array of int, of shape (n_leaves, *lengths of the axes)
         True table of each leaf, in the order of ``tree.leaves``. A record is in one cell of one
-        leaf. Negative entries count as 0, or are refused with ``neighbors="change_one"``.
+        leaf. :func:`gmtree.release_frame` with `axes` counts the records of a DataFrame, and at
+        most `max_contributions` of them per person. Negative entries count as 0, or are refused
+        with ``neighbors="change_one"``.
     axes : mapping from name to labels or length
         The axes of the table, such as ``{"sex": ["f", "m"], "age": 4}``. Labels are public; they
         name the columns of :meth:`TableRelease.to_frame`.
@@ -113,19 +115,6 @@ def release_tables(
     ((6, 2), array([1.04, 0.96, 0.88, 1.11, 1.11, 0.88]))
     >>> bool(abs(r.marginal(())[0] - r.values[3:].sum()) < 1e-9)
     True
-
-    A release from a frame with one row per record, with public lists of leaves and axis values:
-
-    >>> import pandas as pd
-    >>> people = pd.DataFrame({"town": ["b", "a", "b"], "sex": ["f", "f", "m"]})
-    >>> towns = pd.Index(["a", "b", "c"], name="town")
-    >>> found = people.groupby(["town", "sex"]).size().unstack(fill_value=0)
-    >>> counts = found.reindex(index=towns, columns=["f", "m"], fill_value=0)
-    >>> counts.to_numpy().tolist()  # leaves come in the order of the list that a tree is made of
-    [[1, 0], [1, 1], [0, 0]]
-    >>> tree = gm.Tree.from_levels(towns)
-    >>> gm.release_tables(tree, counts.to_numpy(), axes={"sex": 2}, queries=[("sex",)], rho=1)
-    TableRelease(Tree(n=4, internal=1, leaves=3, height=2), {sex: 2}, rho=1)
     """
     try:
         budget = Budget.of(

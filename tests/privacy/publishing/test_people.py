@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from fractions import Fraction
-from itertools import combinations, combinations_with_replacement
+from itertools import combinations, combinations_with_replacement, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -94,11 +94,19 @@ def test_labels_that_identify_nobody():
 LEVELS = ["state", "town"]
 LEAVES = [("NY", "Kings"), ("NY", "Orange"), ("VT", "Windsor"), ("VT", "Essex")]
 PUBLIC = pd.DataFrame(LEAVES, columns=LEVELS)
-Records = list[tuple[int, object]]
+# Values of the axes, which are not in the order of their texts.
+AXES = {"sex": ["m", "f"], "age": [65.0, 7.5]}
+CELLS = list(product(range(2), range(2)))
+# A leaf and a person; for tables also a cell.
+Records = list[tuple]
 
 
 def columns(records: Records) -> dict[str, list]:
-    return {name: [LEAVES[leaf][k] for leaf, _ in records] for k, name in enumerate(LEVELS)}
+    found = {name: [LEAVES[r[0]][k] for r in records] for k, name in enumerate(LEVELS)}
+    if records and len(records[0]) > 2:
+        for k, (name, labels) in enumerate(AXES.items()):
+            found[name] = [labels[CELLS[r[2]][k]] for r in records]
+    return found
 
 
 def spelled(label: object, rng: random.Random) -> str:
@@ -118,7 +126,7 @@ def with_repeated_entries(labels: list[str], kind: pa.DataType, rng: random.Rand
 
 
 def frame_of_pandas(records: Records, rng: random.Random) -> pd.DataFrame:
-    labels = [label for _, label in records]
+    labels = [record[1] for record in records]
     texts = [spelled(x, rng) for x in labels]
     ways = [
         lambda: labels,  # pandas infers the type
@@ -138,7 +146,7 @@ def frame_of_pandas(records: Records, rng: random.Random) -> pd.DataFrame:
 
 
 def frame_of_polars(records: Records, rng: random.Random) -> pl.DataFrame:
-    labels = [label for _, label in records]
+    labels = [record[1] for record in records]
     texts = [spelled(x, rng) for x in labels]
     ways = [
         lambda: pl.Series(texts),
@@ -156,7 +164,7 @@ def frame_of_polars(records: Records, rng: random.Random) -> pl.DataFrame:
 
 
 def frame_of_pyarrow(records: Records, rng: random.Random) -> pa.Table:
-    labels = [label for _, label in records]
+    labels = [record[1] for record in records]
     texts = [spelled(x, rng) for x in labels]
     ways = [
         lambda: pa.array(texts),
@@ -183,12 +191,14 @@ SOURCES = (*FRAMES, *FILES)
 
 def released(
     source: str, records: Records, rng: random.Random, folder: Path, *, public: bool = True,
-    neighbors: str = "add_remove", **options,
+    neighbors: str = "add_remove", queries: list | None = None, **options,
 ):  # fmt: skip
-    """The release of these records, from a frame or a file."""
+    """The release of these records, from a frame or a file; of tables if there are queries."""
     if source in FRAMES:
         frame = FRAMES[source](records, rng)
         leaves = {"tree": PUBLIC} if public else {"leaves_are_public": True}
+        if queries is not None:
+            options |= {"axes": AXES, "queries": queries}
         return gm.release_frame(
             frame, LEVELS, person="who", neighbors=neighbors, **leaves, **options
         )
@@ -199,12 +209,15 @@ def released(
             pq.write_table(frame, path)
         except pa.ArrowNotImplementedError:  # a dictionary with a missing entry
             plain = frame["who"].cast(frame["who"].type.value_type)
-            pq.write_table(frame.set_column(2, "who", plain.dictionary_encode()), path)
+            place = frame.schema.get_field_index("who")
+            pq.write_table(frame.set_column(place, "who", plain.dictionary_encode()), path)
     else:
         with path.open("w", newline="") as stream:
             writer = csv.writer(stream)
-            writer.writerow([*LEVELS, "who"])
-            writer.writerows([*LEAVES[leaf], spelled(label, rng)] for leaf, label in records)
+            table = columns(records)
+            writer.writerow([*table, "who"])
+            who = [spelled(record[1], rng) for record in records]
+            writer.writerows(zip(*table.values(), who, strict=True))
     words = ["release", str(path), "--levels", ",".join(LEVELS), "--person", "who", "-o", "-",
              "--neighbors", neighbors]  # fmt: skip
     if public:
@@ -212,6 +225,13 @@ def released(
         words += ["--tree", str(folder / "leaves.csv")]
     else:
         words += ["--leaves-are-public"]
+    if queries is not None:
+        pd.DataFrame(list(product(*AXES.values())), columns=list(AXES)).to_csv(
+            folder / "cells.csv", index=False
+        )
+        asked = ",".join(":".join(query) or "total" for query in queries)
+        words += ["--axes", ",".join(AXES), "--cells", str(folder / "cells.csv")]
+        words += ["--queries", asked]
     for name, value in options.items():
         words += [f"--{name.replace('_', '-')}", str(value)]
     parser = argparse.ArgumentParser()
@@ -229,10 +249,22 @@ def no_noise() -> Iterator[Path]:
         yield Path(folder)
 
 
-def by_label(r: gm.Release) -> dict[tuple, int]:
-    """The counts of the leaves that are not 0."""
-    found = {r.tree.path(i)[-2:]: int(r.noisy[i]) for i in r.tree.leaves.tolist()}
-    return Counter({leaf: count for leaf, count in found.items() if count})
+def tables_of(r: gm.Release | gm.TableRelease) -> dict[tuple, np.ndarray]:
+    """The noisy counts by query, one row per node; plain counts have the query ()."""
+    if isinstance(r, gm.Release):
+        return {(): r.noisy[:, None]}
+    return {query: table.reshape(r.tree.n, -1) for query, table in r.noisy.items()}
+
+
+def by_label(r: gm.Release | gm.TableRelease) -> dict[tuple, int]:
+    """The counts of the leaves that are not 0, by leaf, query and cell."""
+    found = Counter()
+    for query, table in tables_of(r).items():
+        for i in r.tree.leaves.tolist():
+            for cell, count in enumerate(table[i].tolist()):
+                if count:
+                    found[r.tree.path(i)[-2:], query, cell] = count
+    return found
 
 
 # Scales are rounded up by less.
@@ -248,9 +280,14 @@ BOUNDS = [
 ]
 
 
-@settings(max_examples=40)
+RECORD = (st.integers(0, 3), st.sampled_from(IDS))
+QUERIES = [(), ("sex",), ("age", "sex")]
+
+
+@settings(max_examples=60)
 @given(
-    st.lists(st.tuples(st.integers(0, 3), st.sampled_from(IDS)), min_size=1, max_size=25),
+    st.lists(st.tuples(*RECORD), min_size=1, max_size=25)
+    | st.lists(st.tuples(*RECORD, st.integers(0, 3)), min_size=1, max_size=25),
     st.sampled_from(SOURCES),
     st.sampled_from(BOUNDS),
     st.booleans(),
@@ -259,11 +296,12 @@ BOUNDS = [
 def test_kept_records_depend_on_one_person_alone(records, source, bounds, public, seed):
     """The counts are the sum of those of each person alone, from any source."""
     rng = random.Random(seed)
-    options = {"public": public, "rho": 1, **bounds}
+    queries = QUERIES if len(records[0]) > 2 else None
+    options = {"public": public, "rho": 1, "queries": queries, **bounds}
     with no_noise() as folder:
         together = by_label(released(source, records, rng, folder, **options))
         alone: Counter = Counter()
-        for label in {label for _, label in records}:
+        for label in {record[1] for record in records}:
             own = [record for record in records if record[1] == label]
             alone += by_label(released(rng.choice(SOURCES), own, rng, folder, **options))
     assert together == alone
@@ -345,56 +383,67 @@ def test_labels_that_no_row_has_are_not_read():
 # --------------------------------------------------------------------------- loss
 
 
-def loss_of(r: gm.Release, other: gm.Release) -> Fraction:
+def loss_of(r: gm.Release | gm.TableRelease, other: gm.Release | gm.TableRelease) -> Fraction:
     """The loss between two data sets, count by count."""
-    loss = Fraction(0)
-    for depth, change in zip(r.tree.depth.tolist(), (r.noisy - other.noisy).tolist(), strict=True):
-        scale = r.ledger.scales[depth - 1]
-        if scale is not None:
-            one = 1 / scale if r.ledger.measure == "epsilon" else 1 / (2 * scale**2)
-            loss += one * (abs(change) if r.ledger.measure == "epsilon" else change**2)
+    loss, second = Fraction(0), tables_of(other)
+    scales = {(line.level, line.query or ()): line.scale for line in r.ledger.levels}
+    for query, table in tables_of(r).items():
+        change = table - second[query]
+        for node, cell in np.argwhere(change).tolist():
+            scale, d = scales[int(r.tree.depth[node]), query], int(change[node, cell])
+            if scale is not None:
+                one = 1 / scale if r.ledger.measure == "epsilon" else 1 / (2 * scale**2)
+                loss += one * (abs(d) if r.ledger.measure == "epsilon" else d * d)
     return loss
 
 
-def check_loss(source: str, rng: random.Random, folder: Path) -> None:
+def check_loss(source: str, rng: random.Random, folder: Path, *, tables: bool) -> None:
     """Compare the ledger with all records that one person can have; the others are fixed."""
     person, *others = rng.sample(IDS, 4)
-    base = [(rng.randrange(4), rng.choice(others)) for _ in range(rng.randrange(1, 6))]
+    places = list(product(range(4), range(4))) if tables else [(leaf,) for leaf in range(4)]
+    base = [(rng.choice(places), rng.choice(others)) for _ in range(rng.randrange(1, 6))]
     neighbors = rng.choice(["add_remove", "change_one"])
     bounds = rng.choice(BOUNDS[:2] if neighbors == "change_one" else BOUNDS)
     most = bounds.get("max_contributions", 2)
     options = {"neighbors": neighbors, rng.choice(["epsilon", "rho"]): "1/2", **bounds}
-    made: dict[tuple[int, ...], gm.Release] = {}
+    if tables:
+        queries = [(), ("sex",), ("age",), ("age", "sex")]
+        options["queries"] = rng.sample(queries, rng.randrange(1, 4))
+        # Half of the cells are enough for two records of one person.
+        places = [(leaf, cell) for leaf, cell in places if cell in (0, 3)]
+    made: dict[tuple[tuple[int, ...], ...], gm.Release | gm.TableRelease] = {}
 
-    def of(leaves: tuple[int, ...]) -> gm.Release:
-        if leaves not in made:
-            records = [*base, *((leaf, person) for leaf in leaves)]
+    def of(own: tuple[tuple[int, ...], ...]) -> gm.Release | gm.TableRelease:
+        if own not in made:
+            records = [*base, *((place, person) for place in own)]
             rng.shuffle(records)
-            made[leaves] = released(source, records, rng, folder, **options)
-        return made[leaves]
+            rows = [(leaf, who, *cell) for (leaf, *cell), who in records]
+            made[own] = released(source, rows, rng, folder, **options)
+        return made[own]
 
-    def choices(size: int) -> list[tuple[int, ...]]:
-        return list(combinations_with_replacement(range(4), size))
+    def choices(size: int) -> list[tuple[tuple[int, ...], ...]]:
+        return list(combinations_with_replacement(places, size))
 
     if neighbors == "change_one":
         losses = [loss_of(of(a), of(b)) for a, b in combinations(choices(most), 2)]
     else:
         losses = [loss_of(of(()), of(a)) for size in range(1, most + 1) for a in choices(size)]
         # Records beyond the bound cost nothing more, but one of them may replace a counted one.
-        for leaves in rng.sample(choices(most + 1), 4):
-            losses.append(loss_of(of(()), of(leaves)))
-            fewer = of(leaves[: rng.randrange(1, most + 1)])
-            assert loss_of(of(leaves), fewer) <= 2 * fewer.ledger.total
+        for own in rng.sample(choices(most + 1), 4):
+            losses.append(loss_of(of(()), of(own)))
+            fewer = of(own[: rng.randrange(1, most + 1)])
+            assert loss_of(of(own), fewer) <= 2 * fewer.ledger.total
     (total,) = {r.ledger.total for r in made.values()}
     assert max(losses) <= total <= max(losses) * ROOM
 
 
+@pytest.mark.parametrize("tables", [False, True])
 @pytest.mark.parametrize("source", SOURCES)
-def test_the_loss_by_enumeration_is_that_of_the_ledger(source):
-    rng = random.Random(source)
+def test_the_loss_by_enumeration_is_that_of_the_ledger(source, tables):
+    rng = random.Random(f"{source} {tables}")
     with no_noise() as folder:
         for _ in range(RELEASES):
-            check_loss(source, rng, folder)
+            check_loss(source, rng, folder, tables=tables)
 
 
 # --------------------------------------------------------------------------- words
