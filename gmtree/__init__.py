@@ -46,6 +46,7 @@ For DataFrames of pandas and polars, and pyarrow Tables:
 
     rollup_frame            sum the rows of a DataFrame at every level
     reconcile_frame         make the values of a DataFrame add up
+    diagnose_frame          compare each value with the one that all others imply, worst first
     release_frame           publish the counts of a DataFrame with differential privacy
     frames                  the module of these functions; for other measurements see Tree.align
 
@@ -103,6 +104,7 @@ _PUBLIC = {
     "datasets": (),
     "forecast": (),
     "frames": (),
+    "frames.diagnostics": ("diagnose_frame",),
     "frames.reconcile": ("reconcile_frame",),
     "frames.release": ("release_frame",),
     "frames.rollup": ("rollup_frame",),
@@ -155,6 +157,7 @@ if _TYPE_CHECKING:
     from gmtree.convert import ancestral_matrix as ancestral_matrix
     from gmtree.convert import distance_matrix as distance_matrix
     from gmtree.convert import laplacian as laplacian
+    from gmtree.frames.diagnostics import diagnose_frame as diagnose_frame
     from gmtree.frames.reconcile import reconcile_frame as reconcile_frame
     from gmtree.frames.release import release_frame as release_frame
     from gmtree.frames.rollup import rollup_frame as rollup_frame

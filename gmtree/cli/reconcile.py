@@ -67,18 +67,21 @@ def add_parser(subparsers: Any) -> None:
     p.add_argument(
         "-o", "--output", metavar="OUT", type=Path, required=True, help="file to write"
     )  # fmt: skip
-    p.add_argument("--force", action="store_true", help="replace OUT without asking")
+    p.add_argument(
+        "--report", metavar="REPORT", type=Path,
+        help="also compare each value with the one that all others imply, the most suspicious "
+        "value first, and write the table to this file",
+    )  # fmt: skip
+    p.add_argument("--force", action="store_true", help="replace files without asking")
     p.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Read the table, make it consistent, write it, and return the exit status."""
-    from gmtree.cli.release import may_write
     from gmtree.frames.reconcile import changes, solve, written
 
-    ending = files.kind("OUT", args.output, files.TABLES)
-    files.check_output("OUT", args.output)
-    if not may_write(args.output, args.force):
+    outputs = {"OUT": args.output} | ({"REPORT": args.report} if args.report else {})
+    if not _may_write_all(outputs, args.force):
         return 1
     levels, by = level_names(args.levels), level_names(args.by) if args.by else []
     variance, lower, upper = (
@@ -109,19 +112,37 @@ def run(args: argparse.Namespace) -> int:
             by=by,
             by_option="--by",
         )
+        if args.report:
+            report = _report(table, levels, args.value, variance, by)
         progress.advance(1, f"writing {args.output.name}")
         if is_parquet:
             made = written(table, "pyarrow", solved)
         else:
             solved = _with_all_digits(table, solved)
             made = _results(texts, table, solved)
-        _write(made, args.output, ending, args.value)
-    told = sys.stderr if args.output == files.STANDARD else sys.stdout
+        _write(made, args.output, args.value)
+        if args.report:
+            _write(report, args.report, "measured")
+    told = sys.stderr if files.STANDARD in outputs.values() else sys.stdout
     rows = len(made[args.value])
     say(f"{args.output}: {rows:,} rows, {solved.tree.n:,} nodes\n{changes(table, solved)}", told)
+    if args.report:
+        say(f"{args.report}: {len(report['measured']):,} rows, the most suspicious first", told)
     for doubt in solved.doubts:
         say(f"gmtree: warning: {doubt}", sys.stderr)
     return 0
+
+
+def _may_write_all(outputs: dict[str, Path], force: bool) -> bool:
+    """Whether all outputs may be written, each to a file of its own."""
+    from gmtree.cli.release import may_write
+
+    if len(set(outputs.values())) < len(outputs):
+        raise ValueError("REPORT must be another file than OUT.")
+    for name, path in outputs.items():
+        files.kind(name, path, files.TABLES)
+        files.check_output(name, path)
+    return all(may_write(path, force) for path in outputs.values())
 
 
 def _read_texts(path: Path, wanted: list[str], measured: list[str]) -> dict[str, np.ndarray]:
@@ -183,9 +204,24 @@ def _results(
     return out
 
 
-def _write(made: Any, path: Path, ending: str, value: str) -> None:
+def _report(
+    table: Any, levels: list[str], value: str, variance: Any, by: list[str]
+) -> dict[str, np.ndarray]:
+    """Return the columns of the report, in which missing numbers are masked."""
+    from gmtree.frames.diagnostics import suspects
+
+    order, found = suspects(table, levels, value, variance, by=by)
+    out = {}
+    for name, x in found.items():
+        entries = x if isinstance(x, np.ndarray) else _objects(x.to_pylist())
+        missing = np.isnan(entries) if entries.dtype == float else np.False_
+        out[name] = np.ma.masked_where(missing, entries)[order] if missing.any() else entries[order]
+    return out
+
+
+def _write(made: Any, path: Path, value: str) -> None:
     """Write a pyarrow Table, or a dict of columns, as a CSV or Parquet file."""
-    if ending == ".parquet":
+    if files.kind("OUT", path, files.TABLES) == ".parquet":
         parquet = check.optional("pyarrow.parquet", "frames", "A Parquet file")
         if isinstance(made, dict):
             arrow = check.optional("pyarrow", "frames", "A Parquet file")

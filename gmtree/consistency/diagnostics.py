@@ -26,6 +26,9 @@ from gmtree.tree.outline import level_title
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# Columns of reports.
+COLUMNS = ("measured", "reconciled", "residual", "standardized", "leave_one_out",
+           "leave_one_out_std_error", "leverage")  # fmt: skip
 # Longest labels that fit into a table on a terminal.
 _LONGEST_LABEL = 28
 
@@ -151,6 +154,12 @@ class Diagnostics:
         return _frozen(r)
 
     @cached_property
+    def reconciled(self) -> np.ndarray:
+        """Consistent values, as `Consistency.project` returns them; NaN if not determined."""
+        x = self._measured - self.residual
+        return _frozen(np.where(np.isnan(x), self.leave_one_out, x))
+
+    @cached_property
     def standardized(self) -> np.ndarray:
         """Residuals divided by their standard deviations.
 
@@ -243,8 +252,9 @@ class Diagnostics:
     def to_frame(self, *, backend: str | None = None) -> Any:
         """Return a DataFrame with one row per node, as `Tree.to_frame` does.
 
-        It has these columns in addition to those of `Tree.to_frame`: ``measured``, ``residual``,
-        ``standardized``, ``leave_one_out``, ``leave_one_out_std_error`` and ``leverage``.
+        It has these columns in addition to those of `Tree.to_frame`: ``measured``, ``reconciled``,
+        ``residual``, ``standardized``, ``leave_one_out``, ``leave_one_out_std_error`` and
+        ``leverage``.
 
         Examples
         --------
@@ -253,9 +263,12 @@ class Diagnostics:
         >>> d.to_frame().standardized.round(3).tolist()
         [1.732, -1.732, -1.732]
         """
-        names = ("residual", "standardized", "leave_one_out", "leave_one_out_std_error", "leverage")
-        columns = {name: getattr(self, name) for name in names}
-        return self.tree.to_frame(backend=backend, measured=self._measured, **columns)
+        return self.tree.to_frame(backend=backend, **self._columns)
+
+    @property
+    def _columns(self) -> dict[str, np.ndarray]:
+        """The columns of :meth:`to_frame` that are about measurements."""
+        return {"measured": self._measured} | {name: getattr(self, name) for name in COLUMNS[1:]}
 
     def plot(self, ax: Any = None) -> Axes:
         """Draw the standardised residuals by level; returns matplotlib Axes."""
@@ -292,22 +305,22 @@ class Diagnostics:
         ]
         table = [("node", "measured", "leave one out", "std error", "standardised")]
         for each in worst:
-            siblings = alike.get(each.node, 1) - 1
-            more = f" (or {siblings:,} like it)" if siblings else ""
-            name = _short(self._name(each), _LONGEST_LABEL - len(more)) + more
+            name = _short(self._name(each, alike.get(each.node, 1)))
             v, m, error = (f"{x:,.6g}" for x in each[2:5])
             table.append((name, v, m, error, f"{each.standardized:+.1f}"))
         return "\n".join([*lines, *_text.table(table)])
 
-    def _name(self, suspect: Suspect) -> str:
+    def _name(self, suspect: Suspect, alike: int) -> str:
+        """Return the path of a node, or of any of several leaves of one family."""
         if self.tree.labels is None:
-            return str(suspect.node)
-        return " / ".join(map(str, suspect.path[1:] or suspect.path))
+            return f"{suspect.node} (or {alike - 1:,} like it)" if alike > 1 else str(suspect.node)
+        path = suspect.path[1:] or suspect.path
+        return " / ".join(map(str, [*path[:-1], f"any of {alike:,}"] if alike > 1 else path))
 
 
-def _short(text: str, length: int) -> str:
-    """The end of a text, which is the most informative part of a path."""
-    return text if len(text) <= length else f"...{text[3 - length :]}"
+def _short(text: str) -> str:
+    """Return the end of a text, which is the most informative part of a path."""
+    return text if len(text) <= _LONGEST_LABEL else f"...{text[3 - _LONGEST_LABEL :]}"
 
 
 def diagnose(
@@ -329,6 +342,11 @@ def diagnose(
         v, b, heard, spread, depth, expected, variance, sums,
     )  # fmt: skip
     return Diagnostics(factor, v, (expected, variance, sums), excess_kurtosis)
+
+
+def worst_first(standardized: np.ndarray) -> np.ndarray:
+    """Return indices by descending size of standardised residuals; NaN comes last."""
+    return np.argsort(-np.abs(standardized), kind="stable")
 
 
 def _read_kurtosis(tree: Tree, given: Any) -> Any:

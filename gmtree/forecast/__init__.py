@@ -6,6 +6,7 @@ own reconcilers.
 
     reconcile                   from a DataFrame of base forecasts to one of coherent forecasts
     reconcile_cross_temporal    the same for forecasts of several frequencies
+    diagnose                    base forecasts compared with each other, the worst first
     aggregate                   sums of bottom series over all levels
     Structure                   which series are sums of which, from any usual description
     temporal_structure          periods within periods
@@ -44,6 +45,7 @@ samples, ERM, evaluation and plots. gmtree does not offer covariances between fr
 """
 
 from gmtree.forecast.aggregate import aggregate
+from gmtree.forecast.diagnostics import diagnose
 from gmtree.forecast.frequency import temporal_structure
 from gmtree.forecast.reconcile import reconcile
 from gmtree.forecast.reconcilers import BottomUp, MiddleOut, MinTrace, TopDown
@@ -57,6 +59,7 @@ __all__ = [
     "Structure",
     "TopDown",
     "aggregate",
+    "diagnose",
     "reconcile",
     "reconcile_cross_temporal",
     "temporal_structure",

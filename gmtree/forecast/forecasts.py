@@ -59,6 +59,11 @@ class Request:
         if self.level is not None:
             object.__setattr__(self, "level", check_levels(self.level))
 
+    def models(self, panel: Panel) -> list[Model]:
+        """Find the columns of base forecasts."""
+        others = [*self.columns, *([self.variance] if isinstance(self.variance, str) else [])]
+        return read_models(panel.frame, panel.kind, others)
+
     def written(
         self,
         panel: Panel,
@@ -70,13 +75,11 @@ class Request:
         A panel has values by series and step, or one column of values if the structure is that of
         pairs. `past` returns the past values and residuals of a model.
         """
-        others = [*self.columns, *([self.variance] if isinstance(self.variance, str) else [])]
-        models = read_models(panel.frame, panel.kind, others)
+        models = self.models(panel)
         found = {}
         with Progress(len(models) * len(self.methods), "reconciling") as progress:
             for model in models:
-                known = Past() if past is None else past(model.name)
-                base = _Base(self, panel, structure, model, known)
+                base = Base(self, panel, structure, model, past)
                 for method in self.methods:
                     found[method, model.name] = base.reconciled(method)
                     progress.advance(1)
@@ -89,14 +92,19 @@ class Request:
 
 
 @dataclass(frozen=True)
-class _Base:
+class Base:
     """The base forecasts of one model; its columns are read once."""
 
     request: Request
     panel: Panel
     structure: Structure
     model: Model
-    past: Past
+    read_past: Callable[[str], Past] | None
+
+    @cached_property
+    def past(self) -> Past:
+        """Past values and residuals of the model."""
+        return Past() if self.read_past is None else self.read_past(self.model.name)
 
     def values(self, name: str) -> np.ndarray:
         """Read a column as an array by series and step."""
@@ -154,10 +162,10 @@ class _Base:
         s = np.where(np.isnan(self.y) & np.isnan(s), np.inf, s)
         return check_by_series("variance", s, self.structure.name)
 
-    def reconciled(self, name: str) -> dict[str, np.ndarray]:
-        """Return the columns of results for one method."""
+    def method(self, name: str) -> Method:
+        """Make the method of a given name."""
         r = self.request
-        method = method_for(
+        return method_for(
             self.structure,
             name,
             r.options,
@@ -165,6 +173,10 @@ class _Base:
             None if r.variance is None else self.variance,
             self.panel.steps.name,
         )
+
+    def reconciled(self, name: str) -> dict[str, np.ndarray]:
+        """Return the columns of results for one method."""
+        r, method = self.request, self.method(name)
         mean = method.project(self.y)
         title = f"{self.model.name}/{r.options.title(name)}"
         results = {title: mean}

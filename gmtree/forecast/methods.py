@@ -7,6 +7,8 @@ and the classes for hierarchicalforecast (`reconcilers.py`) use them in the same
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import numpy as np
 
 from gmtree import _validate as check
@@ -15,7 +17,7 @@ from gmtree.forecast.solver import Weights
 from gmtree.forecast.structure import Structure
 
 
-class Method:
+class Method(ABC):
     """Computes coherent values from base forecasts, and the effect of their errors."""
 
     nonnegative = False  # whether values are kept from being negative, which is not linear
@@ -28,13 +30,13 @@ class Method:
         """The method without lower and upper bounds, which defines the errors."""
         return self
 
+    @abstractmethod
     def project(self, y: np.ndarray) -> np.ndarray:
         """Return the coherent values of each column; NaN is a missing forecast."""
-        raise NotImplementedError
 
+    @abstractmethod
     def noise_variance(self, noise: np.ndarray) -> np.ndarray:
         """Return the variances of coherent values of base forecasts with variances `noise`."""
-        raise NotImplementedError
 
     def draw(self, sigma: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Draw errors of base forecasts that have the standard deviations `sigma`."""

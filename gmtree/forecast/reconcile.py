@@ -172,10 +172,6 @@ def reconcile(
     >>> found["ets/MinTrace_method-ols_bounded"].tolist()
     [8.75, 4.5, 4.25]
     """
-    if isinstance(temporal, Mapping):
-        check.fail_type("temporal", "must be True or False; a dict of frequencies goes to S_df, "
-                        "with temporal=True, or to temporal_structure.")  # fmt: skip
-    check.flag("temporal", temporal)
     columns = (id_col, time_col, target_col, id_time_col)
     request = Request(
         method_list(method),
@@ -196,14 +192,19 @@ def reconcile(
         seed,
         variance,
     )
-    panel = _read_forecasts(Y_hat_df, S_df, tags, spec, temporal, columns)
-    past = None if Y_df is None else _read_past(Y_df, panel, temporal, columns)
+    panel = read_forecasts(Y_hat_df, S_df, tags, spec, temporal, columns)
+    past = read_past(Y_df, panel, temporal, columns)
     return request.written(panel, panel.structure, past)
 
 
-def _read_forecasts(
+def read_forecasts(
     frame: Any, S_df: Any, tags: Any, spec: Any, temporal: bool, columns: tuple[str, ...]
 ) -> Panel:
+    """Read base forecasts and their structure; `columns` are those of :class:`Request`."""
+    if isinstance(temporal, Mapping):
+        check.fail_type("temporal", "must be True or False; a dict of frequencies goes to S_df, "
+                        "with temporal=True, or to temporal_structure.")  # fmt: skip
+    check.flag("temporal", temporal)
     id_col, time_col, _, id_time_col = columns
     kind_of("Y_hat_df", frame)
     index = getattr(frame, "index", None)
@@ -246,9 +247,12 @@ def _refuse_unknown_tops(part_of: Mapping[Any, Any], panel: Panel) -> None:
                        "nothing, as others are, and has no forecasts. Is it misspelt?")  # fmt: skip
 
 
-def _read_past(
+def read_past(
     Y_df: Any, panel: Panel, temporal: bool, columns: tuple[str, ...]
-) -> Callable[[str], Past]:
+) -> Callable[[str], Past] | None:
+    """Return a function that reads the past values and residuals of a model."""
+    if Y_df is None:
+        return None
     kind_of("Y_df", Y_df)
     id_col, time_col, target_col, id_time_col = columns
     if temporal:

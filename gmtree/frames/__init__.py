@@ -16,6 +16,7 @@ repeated label raises an error that names it.
 """
 
 from gmtree.frames.changes import Change, ReconcileInfo
+from gmtree.frames.diagnostics import diagnose_frame
 from gmtree.frames.reconcile import reconcile_frame
 from gmtree.frames.release import release_frame
 from gmtree.frames.rollup import rollup_frame
@@ -25,6 +26,7 @@ __all__ = [
     "Change",
     "Measurements",
     "ReconcileInfo",
+    "diagnose_frame",
     "reconcile_frame",
     "release_frame",
     "rollup_frame",

@@ -13,21 +13,11 @@ from gmtree.consistency import Consistency
 from gmtree.consistency.rounding import check_how
 from gmtree.frames.changes import ReconcileInfo, report
 from gmtree.frames.doubts import question_contradictions, question_subtotals
-from gmtree.frames.leaves import tree_of_levels
-from gmtree.labels.codes import Codes
-from gmtree.labels.columns import column_names, encode, listed_names, numbers, take_column
-from gmtree.labels.levels import build as build_tree
-from gmtree.labels.levels import (
-    number_pairs,
-    path_of_row,
-    read_levels,
-    refuse_empty,
-    refuse_total,
-)
+from gmtree.frames.rows import Measured, alike, measured_rows
+from gmtree.labels.columns import column_names, encode, take_column
 from gmtree.labels.libraries import adapter, kind_of
 from gmtree.tree import Tree
-from gmtree.tree.locate import level_codes, locate, named_node
-from gmtree.tree.measurements import variance_by_level
+from gmtree.tree.locate import level_codes, named_node
 
 Frame = TypeVar("Frame")
 
@@ -208,78 +198,30 @@ def solve(
     `by_option` is the name of the argument `by` in messages.
     """
     check_how(integer)
-    levels = listed_names("levels", levels)
-    by = _listed("by", by)
-    names = _listed("value", value)
-    if not names:
-        check.fail("value", "must name at least one column.")
-    _refuse_overlap(levels, names, by, variance)
-    rows = _place_rows(frame, levels, by, tree, by_option)
-    # One right-hand side for each column of values in each group.
-    side = [rows.group * len(names) + k for k in range(len(names))]
-    noisy = np.full((rows.tree.n, rows.first.size * len(names)), np.nan)
-    for k, name in enumerate(names):
-        x = numbers(name, take_column("value", frame, name))
-        _refuse_infinite(name, x, rows.coded)
-        noisy[rows.node, side[k]] = x
-    s = _variances(frame, rows.tree, variance, rows.node, side, noisy)
-
-    def in_group(j: int) -> str:
-        return _in_group(frame, by, rows.first[j // len(names)])
-
+    rows = measured_rows(frame, levels, value, variance, by, tree, by_option)
+    noisy, names = rows.noisy, rows.names
     doubts = [question_subtotals(rows.tree, noisy)]
     options = {"nonnegative": nonnegative, "integer": integer}
     bounds = {}
     for name, bound, none in (("lower", lower, -np.inf), ("upper", upper, np.inf)):
         if isinstance(bound, str):
-            a = _by_node(frame, name, bound, np.full(noisy.shape, none), rows.node, side)
-            bounds[name] = np.where(np.isnan(a), none, a)
+            bounds[name] = rows.by_node(frame, name, bound, none)
         elif bound is not None:
             options[name] = bound
-    x = _project(rows.tree, s, noisy, threads, in_group, options, bounds)
-    doubts.append(question_contradictions(rows.tree, noisy, s, variance is not None, in_group))
+    x = _project(rows, threads, options, bounds)
+    is_given = variance is not None
+    doubts.append(question_contradictions(rows.tree, noisy, rows.variance, is_given, rows.in_group))
     node, group = np.nonzero(~rows.present)
     return Solved(
         rows.tree,
         rows.levels,
-        by,
-        {name: x[rows.node, side[k]] for k, name in enumerate(names)},
+        rows.by,
+        {name: x[rows.node, rows.side[k]] for k, name in enumerate(names)},
         {name: x[node, group * len(names) + k] for k, name in enumerate(names)},
         node,
         rows.first[group],
         [doubt for doubt in doubts if doubt],
     )
-
-
-class Rows(NamedTuple):
-    """The node and the group that each row of a table belongs to."""
-
-    tree: Tree
-    levels: list[str]
-    coded: list[Codes]
-    node: np.ndarray
-    group: np.ndarray
-    first: np.ndarray  # the first row of each group
-    present: np.ndarray  # by node and group, whether the node has a row in the group
-
-
-def _place_rows(frame: Any, levels: list[str], by: list[str], tree: Any, by_option: str) -> Rows:
-    """Find the node of each row, in a given tree or in a tree made from the rows."""
-    coded, names, kind = read_levels((frame,), levels)
-    refuse_empty(coded, names)
-    is_made_of_rows = tree is None
-    if is_made_of_rows:
-        made = build_tree(coded, names, kind)
-        refuse_total(made, coded, names)
-        tree, node = Tree._from_level_tree(made), made.node
-    else:
-        tree = tree_of_levels(tree, names, kind)
-        node = locate(tree, "levels", list(zip(names, coded, strict=True)))
-    group, first = _groups(frame, by, node.size)
-    present = _rows_of(node, group, tree.n, first.size, coded, by_option)
-    if is_made_of_rows:
-        _refuse_missing_leaves(tree, present, lambda k: _in_group(frame, by, first[k]))
-    return Rows(tree, names, coded, node, group, first, present)
 
 
 def changes(frame: Any, solved: Solved) -> ReconcileInfo:
@@ -290,154 +232,23 @@ def changes(frame: Any, solved: Solved) -> ReconcileInfo:
     return report(before, solved.values, by, levels, solved.more_nodes.size)
 
 
-def _refuse_infinite(name: str, x: np.ndarray, coded: Sequence[Codes]) -> None:
-    """Refuse infinite values by the name of their column; NaN stands for a missing value."""
-    infinite = np.flatnonzero(np.isinf(x))
-    if infinite.size:
-        row = int(infinite[0])
-        where = (
-            f"row {row}, {path_of_row(coded, row)},"
-            if coded[0].label(row) is not None
-            else (f"row {row}, the total,")
-        )
-        check.fail(name, f"must be finite or missing; {where} is {x[row]}.")
-
-
-def _listed(argument: str, x: Any) -> list[str]:
-    return [x] if isinstance(x, str) else listed_names(argument, x)
-
-
-def _refuse_overlap(levels: list[str], names: list[str], by: list[str], variance: Any) -> None:
-    used = [*levels, *names, *by]
-    used += [variance] if isinstance(variance, str) else []
-    for k, name in enumerate(used):
-        if name in used[:k]:
-            check.fail("levels", f"must differ from 'value', 'by' and 'variance'; {name!r} is two.")
-
-
-def _groups(frame: Any, by: list[str], rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """The group of each row, and the first row of each group."""
-    group = np.zeros(rows, np.int64)
-    for name in by:
-        c = encode(name, take_column("by", frame, name))
-        if c.missing is not None:
-            row = int(np.flatnonzero(c.missing)[0])
-            check.fail(name, f"must have no missing entries; row {row} has none.")
-        number_pairs(group, c.codes.astype(np.int64))
-    first = np.empty(int(group.max()) + 1, np.int64)
-    first[group[::-1]] = np.arange(rows - 1, -1, -1)
-    return group, first
-
-
-def _in_group(frame: Any, by: list[str], row: int) -> str:
-    """Describe the group of a row in a message, by its entries in the columns `by`."""
-    entries = (encode(name, take_column("by", frame, name)).label(row) for name in by)
-    told = [f"{name} {check.shown(x)}" for name, x in zip(by, entries, strict=True)]
-    return f" in the group {', '.join(told)}" if told else ""
-
-
-def _rows_of(
-    node: np.ndarray,
-    group: np.ndarray,
-    n: int,
-    groups: int,
-    coded: Sequence[Codes],
-    by_option: str,
-) -> np.ndarray:
-    """Whether each node has a row in each group; refuse a node that has two."""
-    key = node.astype(np.int64) * groups + group
-    present = np.zeros(n * groups, bool)
-    present[key] = True
-    if np.count_nonzero(present) < key.size:
-        order = np.argsort(key, kind="stable")
-        again = order[1:][np.diff(key[order]) == 0]
-        row = int(again.min())
-        earlier = int(np.flatnonzero(key == key[row])[0])
-        check.fail(
-            "frame",
-            f"must have each node once in each group; rows {earlier} and {row} are both "
-            f"{path_of_row(coded, row)}. If they are different dates or products, "
-            f"name that column in {by_option}. If one of them lacks a label, such as the code 'NA' "
-            "that pandas reads as missing, read the file with keep_default_na=False.",
-        )
-    return present.reshape(n, groups)
-
-
-def _refuse_missing_leaves(tree: Tree, present: np.ndarray, in_group: Callable[[int], str]) -> None:
-    """Refuse a leaf without a row in a group: it may be unmeasured there, or not exist there."""
-    missing = np.argwhere(~present[tree.leaves])
-    if missing.size:
-        leaf, group = missing[0]
-        check.fail(
-            "frame",
-            f"must have a row for each leaf in each group; {named_node(tree, tree.leaves[leaf])} "
-            f"has none{in_group(group)}. If it was not measured there, give it a row without a "
-            "value. If it does not exist there, reconcile that group by itself.",
-        )
-
-
-def _variances(
-    frame: Any, tree: Tree, variance: Any, node: np.ndarray, side: Any, noisy: np.ndarray
-) -> np.ndarray | None:
-    """Variances of all right-hand sides, or one column for all of them; inf if not measured."""
-    measured = ~np.isnan(noisy)
-    if isinstance(variance, str):
-        s = _by_node(frame, "variance", variance, np.full(noisy.shape, np.inf), node, side)
-        bad = measured & ~(s >= 0)
-        if bad.any():
-            i = int(np.flatnonzero(bad.any(axis=1))[0])
-            check.fail("variance", f"must not be negative or missing; {named_node(tree, i)} is.")
-        s[~measured] = np.inf
-        return s
-    if isinstance(variance, Mapping):
-        base = variance_by_level(tree, variance)
-    else:
-        number = 1.0 if variance is None else check.real("variance", variance)
-        if measured.all() and number > 0:
-            return None if number == 1 else np.full((tree.n, 1), number)
-        base = np.full(tree.n, number)
-    if measured.all():
-        return base[:, None]
-    return np.where(measured, base[:, None], np.inf)
-
-
-def _by_node(
-    frame: Any, argument: str, name: str, out: np.ndarray, node: np.ndarray, side: Any
-) -> np.ndarray:
-    """Write each entry of a column into the row of `out` that belongs to its node."""
-    column = numbers(name, take_column(argument, frame, name))
-    for place in side:
-        out[node, place] = column
-    return out
-
-
 def _project(
-    tree: Tree,
-    s: np.ndarray | None,
-    noisy: np.ndarray,
+    rows: Measured,
     threads: int | None,
-    where: Callable[[int], str],
     options: Mapping[str, Any],
     bounds: Mapping[str, np.ndarray],
 ) -> np.ndarray:
-    """Return consistent values; right-hand sides with equal variances and bounds share sweeps.
-
-    ``where(j)`` names the group of the right-hand side j.
-    """
-    if s is None and not bounds:
-        return _solution(Consistency(tree, None, threads), noisy, options)
-    shared = np.ones((tree.n, 1)) if s is None else s
-    if shared.shape[1] == 1 and not bounds:
-        return _solution(_determined(tree, shared[:, 0], threads, where, 0), noisy, options)
-    shared = np.broadcast_to(shared, noisy.shape)
-    together: dict[bytes, list[int]] = {}
-    for j in range(noisy.shape[1]):
-        key = b"".join(a[:, j].tobytes() for a in (shared, *bounds.values()))
-        together.setdefault(key, []).append(j)
+    """Return consistent values; right-hand sides with equal variances and bounds share sweeps."""
+    tree, noisy, s = rows.tree, rows.noisy, rows.variance
     out = np.empty(noisy.shape, np.int64 if options["integer"] else np.float64)
-    for same in together.values():
-        post = _determined(tree, shared[:, same[0]], threads, where, same[0])
-        own = {name: {"node": a[:, same[0]]} for name, a in bounds.items()}
+    for same in alike(*([] if s is None else [s]), *bounds.values()):
+        first = 0 if isinstance(same, slice) else same[0]
+        if s is None:
+            post = Consistency(tree, None, threads)
+        else:
+            own_variance = s[:, first if s.shape[1] > 1 else 0]
+            post = _determined(tree, own_variance, threads, rows.in_group, first)
+        own = {name: {"node": a[:, first]} for name, a in bounds.items()}
         out[:, same] = _solution(post, noisy[:, same], {**options, **own})
     return out
 

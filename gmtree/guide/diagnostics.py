@@ -16,7 +16,7 @@ that all other measurements imply.
 How to read the results
 -----------------------
 
-- residual: measurement minus consistent value.
+- reconciled: the consistent value, and residual: measurement minus consistent value.
 - standardized: residual divided by its own standard deviation; beyond 4 is suspicious, except for
   one in 16,000 nodes.
 - leave_one_out: the value that all other measurements imply for the node.
@@ -35,4 +35,35 @@ The factor by which the error at node 7 stands out, in standard deviations:
 
 >>> float(np.abs(d.standardized[7]).round(1))
 8.7
+
+One wrong measurement also makes its neighbours suspicious, but less so. The leaves of one family
+are an exception: the measurements only show that their sum is wrong, so all of these leaves have
+the same standardised residual. Without variances the order of the residuals still has a meaning,
+but not their size.
+
+From files, DataFrames and forecasts
+------------------------------------
+
+Two functions and a command return these columns for other data, the most suspicious value first.
+On the command line, ``--report`` writes them to a second file:
+
+    gmtree reconcile meters.csv --levels feeder,building --value kwh --variance 4
+        -o consistent.csv --report suspicious.csv
+
+`gmtree.diagnose_frame` takes a pandas or polars DataFrame or a pyarrow Table:
+
+>>> import pandas as pd
+>>> meters = pd.DataFrame({
+...     "feeder": [None, "north", "north", "north", "south", "south", "south"],
+...     "building": [None, None, "a", "b", None, "c", "d"],
+...     "kwh": [200.0, 91.0, 70.0, 51.0, 80.0, 39.0, 42.0],
+... })
+>>> found = gm.diagnose_frame(meters, ["feeder", "building"], "kwh", variance=4)
+>>> found[["feeder", "measured", "leave_one_out"]].round(1).head(1)
+  feeder  measured  leave_one_out
+0  north      91.0          120.3
+
+`gmtree.forecast.diagnose` compares base forecasts at each step, for hierarchies and groups, with
+the variances of their residuals. `Release.diagnose` tests the noisy counts of a private release,
+which costs no privacy because it reads published numbers only.
 """

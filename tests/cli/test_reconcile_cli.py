@@ -231,8 +231,8 @@ def refused(table, text, levels="shop"):
 def test_messages_name_options_and_what_a_table_should_have(table, capsys):
     refused(table, "shop,y\na,1\nb,2\ntotal,3\n")
     message = capsys.readouterr().err
-    assert "must not have the label 'total'" in message
-    assert "missing labels in all levels" in message
+    assert "must not have 'total'" in message
+    assert "leave the labels of all levels missing" in message
     refused(table, "shop,y\na,1\na,2\n,3\n")
     assert "name that column in --by." in capsys.readouterr().err
     refused(table, "shop,y\na,1\nb,inf\n,3\n")
@@ -256,3 +256,54 @@ def test_help_tells_what_becomes_of_negative_counts(capsys):
     with pytest.raises(SystemExit):
         main(["release", "--help"])
     assert "negative sums become 0" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_report_lists_the_most_suspicious_values_first(table, capsys):
+    path = table.with_name("suspicious.csv")
+    run(table, "--variance", "v", "--report", str(path))
+    assert f"{path}: 9 rows, the most suspicious first" in capsys.readouterr().out
+    with path.open() as text:
+        rows = list(csv.DictReader(text))
+    assert list(rows[0]) == [
+        "day", "state", "county", "measured", "reconciled", "residual", "standardized",
+        "leave_one_out", "leave_one_out_std_error", "leverage",
+    ]  # fmt: skip
+    tree = gm.Tree.from_levels(["NY", "NY", "VT"], ["Albany", "Orange", "Orange"])
+    d = gm.Consistency(tree, [1, 2, 2, 4, 4, float("inf")]).diagnose([100, 70, 20, 30, 45, 0])
+    assert (rows[0]["day"], rows[0]["state"], rows[0]["county"]) == ("1", "NY", "")
+    assert float(rows[0]["standardized"]) == d.standardized[1]
+    assert float(rows[0]["leave_one_out"]) == d.leave_one_out[1]
+    # The second day has leaves only, and a leaf of the first has no value.
+    assert [row["standardized"] for row in rows[5:]] == [""] * 4
+    assert [row["county"] for row in rows if row["measured"] == ""] == ["Orange"]
+
+
+def test_the_report_of_parquet_files_and_on_standard_output(table, capsysbinary):
+    pytest.importorskip("pyarrow", reason="Parquet files need pyarrow")
+    csv_report, again = table.with_name("one.csv"), table.with_name("two.csv")
+    wide = table.with_name("wide.parquet")
+    columns = ["--levels", "state,county", "--value", "y", "--by", "day", "--variance", "v"]
+    assert main(["reconcile", str(table), *columns, "-o", str(wide), "--report", "-"]) == 0
+    first = capsysbinary.readouterr().out.decode()
+    assert first.startswith("day,state,county,measured,")
+    run(table, "--variance", "v", "--report", str(csv_report))
+    assert csv_report.read_bytes().decode() == first
+    out = table.with_name("wide2.parquet")
+    command = ["reconcile", str(wide), *columns[:-2], "-o", str(out), "--report", str(again)]
+    assert main([*command, "--variance", "1"]) == 0
+    assert len(again.read_text().splitlines()) == 13
+
+
+def test_nothing_is_written_if_a_report_is_refused(table, capsys):
+    out = table.with_name("out.csv")
+    command = ["reconcile", str(table), "--levels", "state,county", "--value", "y", "--by", "day"]
+    assert main([*command, "-o", str(out), "--report", str(out)]) == 2
+    assert "REPORT must be another file than OUT" in capsys.readouterr().err
+    assert main([*command, "-o", str(out), "--report", "suspicious.txt"]) == 2
+    assert "REPORT must end in .csv" in capsys.readouterr().err
+    there = table.with_name("there.csv")
+    there.write_text("mine")
+    assert main([*command, "-o", str(out), "--report", str(there)]) == 2
+    assert "--force replaces it" in capsys.readouterr().err
+    assert there.read_text() == "mine"
+    assert not out.exists()

@@ -181,14 +181,15 @@ def test_text_frame_and_picture():
     d = gm.Consistency(TREE, 16.0).diagnose(NOISY)
     text = str(d)
     assert max(map(len, text.splitlines())) <= 80
-    assert "NY / Albany (or 1 like it)" in text
+    assert "NY / any of 2" in text
     assert "county" in text
     frame = d.to_frame()
     assert frame.columns.tolist() == [
-        "node", "parent", "depth", "state", "county", "measured", "residual", "standardized",
+        "node", "parent", "depth", "state", "county", "measured", "reconciled", "residual", "standardized",
         "leave_one_out", "leave_one_out_std_error", "leverage",
     ]  # fmt: skip
     np.testing.assert_array_equal(frame.standardized, d.standardized)
+    np.testing.assert_allclose(frame.reconciled, gm.reconcile(TREE, NOISY))
     assert d.worst(1)[0].path == ("total", "NY", "Albany")
     ax = d.plot()
     assert ax.get_ylabel() == "standardised residual"

@@ -248,6 +248,11 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "gmtree.forecast.TopDown": {"method": "forecast_proportions"},
     "gmtree.forecast.Structure": {"S_df": lambda: {"a": "all", "b": "all"}},
     "gmtree.forecast.aggregate": {"df": sold, "spec": lambda: [["all"], ["all", "shop"]]},
+    "gmtree.forecast.diagnose": {
+        "Y_hat_df": base_forecasts,
+        "S_df": lambda: PARTS,
+        "variance": lambda: dict.fromkeys(["all", *PARTS], 1.0),
+    },
     "gmtree.forecast.reconcile": {
         "Y_hat_df": base_forecasts,
         "S_df": lambda: PARTS,
@@ -266,6 +271,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "gmtree.shapes.dyadic": {"edges": lambda: [0, 18, 40]},
     "gmtree.shapes.calendar": {"start": "2020-01-01", "stop": "2020-03-01"},
     "gmtree.rollup_frame": {"frame": frame, "levels": ["state"], "value": "people"},
+    "gmtree.diagnose_frame": {"frame": frame, "levels": ["state"], "value": "people"},
     "gmtree.reconcile_frame": {
         "frame": frame,
         "levels": ["state"],

@@ -1,0 +1,225 @@
+"""The rows of a frame as measurements: the node, the group and the value of each row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gmtree import _validate as check
+from gmtree.frames.leaves import tree_of_levels
+from gmtree.labels.codes import Codes
+from gmtree.labels.columns import encode, listed_names, numbers, take_column
+from gmtree.labels.levels import build as build_tree
+from gmtree.labels.levels import (
+    number_pairs,
+    path_of_row,
+    read_levels,
+    refuse_empty,
+    refuse_total,
+)
+from gmtree.tree import Tree
+from gmtree.tree.locate import locate, named_node
+from gmtree.tree.measurements import variance_by_level
+
+
+class Measured(NamedTuple):
+    """The rows of a table as measurements of a tree.
+
+    There is one right-hand side for each column of values in each group.
+    """
+
+    tree: Tree
+    levels: list[str]
+    by: list[str]
+    names: list[str]  # columns of values
+    node: np.ndarray  # of each row
+    side: list[np.ndarray]  # for each column of values, the right-hand side of each row
+    noisy: np.ndarray  # by node and right-hand side, NaN if not measured
+    variance: np.ndarray | None  # like `noisy`, or one column for all; inf if not measured
+    first: np.ndarray  # the first row of each group
+    present: np.ndarray  # by node and group, whether the node has a row in the group
+    in_group: Callable[[int], str]  # describes the group of a right-hand side in messages
+
+    def by_node(self, frame: Any, argument: str, name: str, missing: float) -> np.ndarray:
+        """Return a column by node and right-hand side, with `missing` for missing entries."""
+        a = _by_node(frame, argument, name, np.full(self.noisy.shape, missing), self.node,
+                     self.side)  # fmt: skip
+        return np.where(np.isnan(a), missing, a)
+
+
+def measured_rows(
+    frame: Any,
+    levels: Sequence[str],
+    value: str | Sequence[str],
+    variance: Any,
+    by: str | Sequence[str],
+    tree: Any,
+    by_option: str,
+) -> Measured:
+    """Read the measurements of a table; `by_option` names the argument `by` in messages."""
+    levels = listed_names("levels", levels)
+    by = _listed("by", by)
+    names = _listed("value", value)
+    if not names:
+        check.fail("value", "must name at least one column.")
+    _refuse_overlap(levels, names, by, variance)
+    coded, names_of_levels, kind = read_levels((frame,), levels)
+    refuse_empty(coded, names_of_levels)
+    is_made_of_rows = tree is None
+    if is_made_of_rows:
+        made = build_tree(coded, names_of_levels, kind)
+        refuse_total(made, coded, names_of_levels)
+        tree, node = Tree._from_level_tree(made), made.node
+    else:
+        tree = tree_of_levels(tree, names_of_levels, kind)
+        node = locate(tree, "levels", list(zip(names_of_levels, coded, strict=True)))
+    group, first = _groups(frame, by, node.size)
+
+    def in_group(j: int) -> str:
+        return _in_group(frame, by, first[j // len(names)])
+
+    present = _rows_of(node, group, tree.n, first.size, coded, by_option)
+    if is_made_of_rows:
+        _refuse_missing_leaves(tree, present, lambda k: in_group(k * len(names)))
+    side = [group * len(names) + k for k in range(len(names))]
+    noisy = np.full((tree.n, first.size * len(names)), np.nan)
+    for name, columns in zip(names, side, strict=True):
+        x = numbers(name, take_column("value", frame, name))
+        _refuse_infinite(name, x, coded)
+        noisy[node, columns] = x
+    s = _variances(frame, tree, variance, node, side, noisy)
+    return Measured(tree, names_of_levels, by, names, node, side, noisy, s, first, present,
+                    in_group)  # fmt: skip
+
+
+def alike(*arrays: np.ndarray) -> list[Any]:
+    """Return indices of right-hand sides, those together that are equal in all arrays."""
+    if all(a.shape[1] == 1 for a in arrays):
+        return [slice(None)]
+    together: dict[bytes, list[int]] = {}
+    for j, columns in enumerate(zip(*(a.T for a in np.broadcast_arrays(*arrays)), strict=True)):
+        together.setdefault(b"".join(a.tobytes() for a in columns), []).append(j)
+    return list(together.values())
+
+
+def _refuse_infinite(name: str, x: np.ndarray, coded: Sequence[Codes]) -> None:
+    """Refuse infinite values by the name of their column; NaN stands for a missing value."""
+    infinite = np.flatnonzero(np.isinf(x))
+    if infinite.size:
+        row = int(infinite[0])
+        where = (
+            f"row {row}, {path_of_row(coded, row)},"
+            if coded[0].label(row) is not None
+            else (f"row {row}, the total,")
+        )
+        check.fail(name, f"must be finite or missing; {where} is {x[row]}.")
+
+
+def _listed(argument: str, x: Any) -> list[str]:
+    return [x] if isinstance(x, str) else listed_names(argument, x)
+
+
+def _refuse_overlap(levels: list[str], names: list[str], by: list[str], variance: Any) -> None:
+    used = [*levels, *names, *by]
+    used += [variance] if isinstance(variance, str) else []
+    for k, name in enumerate(used):
+        if name in used[:k]:
+            check.fail("levels", f"must differ from 'value', 'by' and 'variance'; {name!r} is two.")
+
+
+def _groups(frame: Any, by: list[str], rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """The group of each row, and the first row of each group."""
+    group = np.zeros(rows, np.int64)
+    for name in by:
+        c = encode(name, take_column("by", frame, name))
+        if c.missing is not None:
+            row = int(np.flatnonzero(c.missing)[0])
+            check.fail(name, f"must have no missing entries; row {row} has none.")
+        number_pairs(group, c.codes.astype(np.int64))
+    first = np.empty(int(group.max()) + 1, np.int64)
+    first[group[::-1]] = np.arange(rows - 1, -1, -1)
+    return group, first
+
+
+def _in_group(frame: Any, by: list[str], row: int) -> str:
+    """Describe the group of a row in a message, by its entries in the columns `by`."""
+    entries = (encode(name, take_column("by", frame, name)).label(row) for name in by)
+    told = [f"{name} {check.shown(x)}" for name, x in zip(by, entries, strict=True)]
+    return f" in the group {', '.join(told)}" if told else ""
+
+
+def _rows_of(
+    node: np.ndarray,
+    group: np.ndarray,
+    n: int,
+    groups: int,
+    coded: Sequence[Codes],
+    by_option: str,
+) -> np.ndarray:
+    """Whether each node has a row in each group; refuse a node that has two."""
+    key = node.astype(np.int64) * groups + group
+    present = np.zeros(n * groups, bool)
+    present[key] = True
+    if np.count_nonzero(present) < key.size:
+        order = np.argsort(key, kind="stable")
+        again = order[1:][np.diff(key[order]) == 0]
+        row = int(again.min())
+        earlier = int(np.flatnonzero(key == key[row])[0])
+        check.fail(
+            "frame",
+            f"must have each node once in each group; rows {earlier} and {row} are both "
+            f"{path_of_row(coded, row)}. If they are different dates or products, "
+            f"name that column in {by_option}. If one of them lacks a label, such as the code 'NA' "
+            "that pandas reads as missing, read the file with keep_default_na=False.",
+        )
+    return present.reshape(n, groups)
+
+
+def _refuse_missing_leaves(tree: Tree, present: np.ndarray, in_group: Callable[[int], str]) -> None:
+    """Refuse a leaf without a row in a group: it may be unmeasured there, or not exist there."""
+    missing = np.argwhere(~present[tree.leaves])
+    if missing.size:
+        leaf, group = missing[0]
+        check.fail(
+            "frame",
+            f"must have a row for each leaf in each group; {named_node(tree, tree.leaves[leaf])} "
+            f"has none{in_group(group)}. If it was not measured there, give it a row without a "
+            "value. If it does not exist there, reconcile that group by itself.",
+        )
+
+
+def _variances(
+    frame: Any, tree: Tree, variance: Any, node: np.ndarray, side: Any, noisy: np.ndarray
+) -> np.ndarray | None:
+    """Variances of all right-hand sides, or one column for all of them; inf if not measured."""
+    measured = ~np.isnan(noisy)
+    if isinstance(variance, str):
+        s = _by_node(frame, "variance", variance, np.full(noisy.shape, np.inf), node, side)
+        bad = measured & ~(s >= 0)
+        if bad.any():
+            i = int(np.flatnonzero(bad.any(axis=1))[0])
+            check.fail("variance", f"must not be negative or missing; {named_node(tree, i)} is.")
+        s[~measured] = np.inf
+        return s
+    if isinstance(variance, Mapping):
+        base = variance_by_level(tree, variance)
+    else:
+        number = 1.0 if variance is None else check.real("variance", variance)
+        if measured.all() and number > 0:
+            return None if number == 1 else np.full((tree.n, 1), number)
+        base = np.full(tree.n, number)
+    if measured.all():
+        return base[:, None]
+    return np.where(measured, base[:, None], np.inf)
+
+
+def _by_node(
+    frame: Any, argument: str, name: str, out: np.ndarray, node: np.ndarray, side: Any
+) -> np.ndarray:
+    """Write each entry of a column into the row of `out` that belongs to its node."""
+    column = numbers(name, take_column(argument, frame, name))
+    for place in side:
+        out[node, place] = column
+    return out
