@@ -1,8 +1,8 @@
-"""Other ways to treat noisy values on a tree, for comparison with :func:`gmtree.reconcile`.
+"""Other post-processing methods for noisy values on a tree, to compare with `gmtree.reconcile`.
 
-All functions take the measured value of each node, in your numbering, with equal variances unless
-stated otherwise. :func:`privtrie` and :func:`dense` find the same optimum as
-:func:`gmtree.reconcile`. Values of :func:`processless` are not consistent, and values of
+All functions take the measured value of each node, in your numbering, and assume equal variances
+unless stated otherwise. :func:`privtrie` and :func:`dense` find the optimum, as
+:func:`gmtree.reconcile` does. The values of :func:`processless` are not consistent, and those of
 :func:`boosting` are consistent only on complete trees.
 
 References
@@ -40,8 +40,8 @@ __all__ = [
     "processless",
 ]
 
-# Largest number of inner nodes for the closed form, which takes seconds for this many. Its time
-# grows with the cube of this number.
+# Largest tree for the closed form, which takes seconds at this size. Its time grows with the cube
+# of the number of internal nodes.
 MOST_DENSE_NODES = 5000
 
 
@@ -61,15 +61,15 @@ def processless(tree: Tree, noisy: Any) -> np.ndarray:
 
 
 def boosting(tree: Tree, noisy: Any) -> np.ndarray:
-    """Boosting (Hay et al.), as two compiled sweeps.
+    """Values from Boosting (Hay et al.), computed in two compiled sweeps.
 
-    With k the number of children of the root and l the height of a node:
+    Let k be the number of children of the root, and l the height of a node:
 
         upward    z_i = ((k^l - k^(l-1)) v_i + (k^(l-1) - 1) sum z_c) / (k^l - 1)
         downward  x_c = z_c + (x_p - sum z_c) / k
 
-    This is the optimum if every inner node has k children and all leaves have equal depth. On other
-    trees it is neither optimal nor consistent.
+    The result is optimal if every internal node has k children and all leaves have equal depth. On
+    other trees it is neither optimal nor consistent.
 
     Examples
     --------
@@ -93,12 +93,12 @@ def boosting(tree: Tree, noisy: Any) -> np.ndarray:
 
 
 def boosting_recursive(tree: Tree, noisy: Any) -> np.ndarray:
-    """:func:`boosting` as recursive functions in plain Python.
+    """Values from :func:`boosting`, computed by recursive functions in plain Python.
 
     Raises
     ------
     ValueError
-        If the tree is higher than Python may recurse.
+        If the tree is too high for Python's recursion limit.
 
     Examples
     --------
@@ -139,10 +139,10 @@ def _root_fanout(tree: Tree) -> int:
 
 
 def _boosting_weights(k: int, height: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Weights of a node's own value and of its children's sum, by height.
+    """Weights of a node's own value and of the sum of its children, by height.
 
-    Both are divided by k^l, which would overflow in deep trees. For k = 1 they are the limits of
-    the formulas.
+    Numerators and denominators are divided by k^l, so that they do not overflow in deep trees. For
+    k = 1 the weights are the limits of the formulas.
     """
     if k == 1:
         return 1 / height, 1 - 1 / height
@@ -154,18 +154,18 @@ def _boosting_weights(k: int, height: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def privtrie(tree: Tree, noisy: Any) -> np.ndarray:
-    """The post-processing of PrivTrie (Wang et al.), as three compiled sweeps.
+    """Values from the post-processing of PrivTrie (Wang et al.), computed in three compiled sweeps.
 
-    It solves for the leaves, whose normal equations involve the sums of the measurements on
-    their paths to the root:
+    The normal equations of the leaves involve the sums of the measurements on the paths to the
+    root:
 
         downward  a_i = sum of v over i and its ancestors
         upward    t_i = sum q_c, q_i = t_i / (1 + t_i), y_i = (sum y_c) / (1 + t_i)
                   with q = 1 and y = a at leaves
         downward  x_i = y_i - q_i (sum of x over the ancestors of i)
 
-    The result is optimal for equal variances on any tree. In very deep trees the sums along paths
-    lose some digits that :func:`gmtree.reconcile` keeps.
+    The result is optimal for equal variances on any tree. In very deep trees, sums along paths lose
+    digits that :func:`gmtree.reconcile` keeps.
 
     Examples
     --------
@@ -185,15 +185,15 @@ def privtrie(tree: Tree, noisy: Any) -> np.ndarray:
 
 
 def privtrie_recursive(tree: Tree, noisy: Any) -> np.ndarray:
-    """The post-processing of PrivTrie as published: recursive functions, in plain Python.
+    """Values from :func:`privtrie`, computed by recursive functions in plain Python as published.
 
-    It makes four passes over the tree, each by a function that calls itself for every child. The
-    formulas are those of :func:`privtrie`.
+    The method makes four passes over the tree, each by a function that calls itself for every
+    child.
 
     Raises
     ------
     ValueError
-        If the tree is higher than Python may recurse.
+        If the tree is too high for Python's recursion limit.
 
     Examples
     --------
@@ -248,10 +248,10 @@ def privtrie_recursive(tree: Tree, noisy: Any) -> np.ndarray:
 
 
 def dense(tree: Tree, noisy: Any, variance: Any = None) -> np.ndarray:
-    """The closed form ``v - S M (M^T S M)^-1 M^T v`` (Lee et al.) with dense matrices.
+    """Values from the closed form ``v - S M (M^T S M)^-1 M^T v`` (Lee et al.) with dense matrices.
 
-    M is the constraint matrix and S the diagonal matrix of variances. Time grows with the cube
-    of the number of inner nodes, so trees of more than 5000 nodes are refused.
+    M is the constraint matrix, and S the diagonal matrix of the variances. The time grows with the
+    cube of the number of internal nodes, so trees of more than 5000 nodes are refused.
 
     Parameters
     ----------
@@ -286,7 +286,7 @@ def dense(tree: Tree, noisy: Any, variance: Any = None) -> np.ndarray:
 
 
 def _measurements(tree: Tree, noisy: Any) -> np.ndarray:
-    """Checked values, one per node, in floating point."""
+    """Validated values, one per node, in floating point."""
     check.instance("tree", tree, Tree)
     v = check.values("noisy", tree._aligned("noisy", noisy), tree.n)
     if v.ndim != 1:
@@ -298,14 +298,14 @@ def _measurements(tree: Tree, noisy: Any) -> np.ndarray:
 
 
 def _child_lists(tree: Tree) -> list[list[int]]:
-    """The children of each node as plain lists, over which Python iterates fastest."""
+    """The children of each node as Python lists, over which Python iterates fastest."""
     start, child = (a.tolist() for a in tree._children)
     return [child[start[i] : start[i + 1]] for i in range(tree.n)]
 
 
 @contextmanager
 def _recursion(tree: Tree, instead: str) -> Iterator[None]:
-    """Refuse a tree that is too high to recurse, and name the alternative."""
+    """Refuse a tree that is too high for recursion, and name the alternative."""
     try:
         yield
     except RecursionError:

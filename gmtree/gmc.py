@@ -1,10 +1,10 @@
-"""Generation Matrix-based optimally consistent release (GMC), as its formulas are written.
+"""Generation Matrix-based optimally consistent release (GMC), written like its formulas.
 
 Each formula is one line of products and solves with the matrices of a tree, evaluated from
-right to left. Use :class:`gmtree.Consistency`, which computes the same values in two fused
-sweeps.
-Here you can read, take apart and change the steps. From the paper to the code, with ``G =
-gm.GenerationMatrix(tree)`` and ``post = gm.Consistency(tree)``:
+right to left, so that you can read and change every step. For your own work use
+:class:`gmtree.Consistency`, which computes the same values in two fused sweeps. The table
+translates the paper into code, with ``G = gm.GenerationMatrix(tree)`` and ``post =
+gm.Consistency(tree)``:
 
     the paper says                           gmtree says
     ---------------------------------------  ---------------------------------------------
@@ -52,17 +52,17 @@ gm.GenerationMatrix(tree)`` and ``post = gm.Consistency(tree)``:
     Census2010, NYCTaxi, SynData             gm.datasets
     node query, range query                  gm.queries
 
-The paper counts nodes from 1 and has them in descending order of height; gmtree counts from 0
-and takes and returns every vector in your own numbering. ``examples/paper_tour.py`` walks
-through all definitions, properties, theorems and algorithms with numbers.
+The paper numbers nodes from 1, in descending order of height. In gmtree numbers begin at 0, and
+every vector is in your own numbering. ``examples/paper_tour.py`` shows all definitions,
+properties, theorems and algorithms with numbers.
 
-With S the diagonal matrix of the variances (the identity if they are equal) and M the
-constraint matrix, the consistent values closest to v are:
+Let S be the diagonal matrix of the variances (the identity if they are equal) and M the
+constraint matrix. Then the consistent values closest to v are:
 
     v - S M (M^T S M)^-1 M^T v
 
-and ``M^T S M = G^T G`` for a Generation Matrix G on the inner nodes, so that the inverse costs
-one sweep up and one sweep down.
+Because ``M^T S M = G^T G`` for a Generation Matrix G on the internal nodes, applying the
+inverse takes one sweep up and one sweep down.
 
 >>> import numpy as np, gmtree as gm
 >>> tree = gm.shapes.grouped(100, rng=1)
@@ -92,13 +92,14 @@ __all__ = ["construct", "release", "with_square_roots", "without_square_roots"]
 def construct(tree: Tree, variance: Any = None) -> GenerationMatrix:
     """The Generation Matrix G on ``tree.k_order_subtree(1)`` with ``G.T @ G = M.T @ S @ M``.
 
-    Bottom up, each inner node i gets:
+    From the leaves up, each internal node i gets:
 
-        theta_i = (number of children) - sum over inner children j of 1 / (1 + theta_j)
+        theta_i = (number of children) - sum over internal children j of 1 / (1 + theta_j)
 
-    Its weight is ``sqrt(1 + theta_i)``, and the weight of the edge to its parent is the reciprocal.
-    With variances s, ``theta_i = sum of s_c - sum of s_j^2 / (s_j + theta_j)``. Nodes then have the
-    weights ``sqrt(s_i + theta_i)`` and edges ``s_i / sqrt(s_i + theta_i)``.
+    The weight of the node is ``sqrt(1 + theta_i)``, and the weight of the edge to its parent is the
+    reciprocal. With variances s, the sums are ``theta_i = sum of s_c - sum of s_j^2 / (s_j +
+    theta_j)``, over all children c and internal children j. The weight of the node is then
+    ``sqrt(s_i + theta_i)``, and the weight of its edge is ``s_i / sqrt(s_i + theta_i)``.
 
     Parameters
     ----------
@@ -180,11 +181,11 @@ def without_square_roots(tree: Tree, noisy: Any, variance: Any = None) -> np.nda
 
 
 def release(tree: Tree, x: Any, epsilon: float, *, rng: Any = None) -> np.ndarray:
-    """GMC as published, from counts to consistent noisy values. For study, NOT to be published.
+    """Consistent noisy values from GMC as in the paper. For study only, NOT for publication.
 
-    It runs the five steps of Algorithm 2 in five lines. The noise is drawn in floating point from
-    an ordinary random generator, which gives no guarantee of privacy (Mironov 2012). To publish
-    data, use :func:`gmtree.release`, which draws exact discrete noise and keeps a ledger.
+    The five steps of Algorithm 2 take five lines of code. The noise is drawn in floating point from
+    an ordinary random generator, which guarantees no privacy (Mironov 2012). To publish data, use
+    :func:`gmtree.release`, which draws exact discrete noise and writes a ledger.
 
     Parameters
     ----------
@@ -192,7 +193,7 @@ def release(tree: Tree, x: Any, epsilon: float, *, rng: Any = None) -> np.ndarra
     x : array of shape (n_leaves,)
         Count of each leaf, in the order of ``tree.leaves``.
     epsilon : float
-        The noise has the scale ``tree.height / epsilon`` at every node.
+        Privacy loss. The noise at every node has the scale ``tree.height / epsilon``.
     rng : int or numpy Generator, optional
         Seed or generator, as :func:`numpy.random.default_rng` accepts.
 
@@ -219,7 +220,10 @@ def release(tree: Tree, x: Any, epsilon: float, *, rng: Any = None) -> np.ndarra
     check.finite("x", x, per="leaf")
     epsilon = check.real("epsilon", epsilon)
     if epsilon <= 0 or not np.isfinite(tree.height / epsilon):
-        check.fail("epsilon", f"must be positive, and not too small to divide by, not {epsilon}.")
+        check.fail(
+            "epsilon",
+            f"must be positive and large enough for the noise to be finite, not {epsilon}.",
+        )
 
     H = MappingMatrix(tree.leaves, tree.n)
     v = GenerationMatrix(tree).T.solve(H.T @ x)
@@ -231,7 +235,7 @@ def release(tree: Tree, x: Any, epsilon: float, *, rng: Any = None) -> np.ndarra
 
 
 def _problem(tree: Tree, noisy: Any, variance: Any) -> tuple[np.ndarray, Consistency]:
-    """Checked values in floating point, and stage 1 for their variances."""
+    """Validated values in floating point, and stage 1 for their variances."""
     post = Consistency(tree, variance)
     v = check.values("noisy", tree._aligned("noisy", noisy), tree.n)
     if v.dtype == np.int64:
@@ -241,5 +245,5 @@ def _problem(tree: Tree, noisy: Any, variance: Any) -> tuple[np.ndarray, Consist
 
 
 def _column(a: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """One number per row, in a shape that multiplies the rows of `v`."""
+    """One number per row, in a shape that broadcasts over the columns of `v`."""
     return a if v.ndim == 1 else a[:, None]

@@ -1,7 +1,7 @@
 """The three data sets of the Generation Matrix paper: a tree and a count for each leaf.
 
-The data are read from the published files if you have them. Otherwise you get a *look-alike*, which
-a fixed recipe gives the same size and a similar shape, and which is labelled as such.
+The data are read from the published files if you have them. Otherwise a fixed recipe generates a
+*look-alike* of the same size and a similar shape, which is labelled as a look-alike.
 
 >>> import gmtree as gm
 >>> data = gm.datasets.census2010(nodes=10_000)

@@ -1,4 +1,4 @@
-"""Census2010: people by census block, in eight levels of geography."""
+"""The data set Census2010: people by census block, in eight levels of geography."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ LEVELS = (
 
 PEOPLE = 312_471_327
 
-# Nodes by level, for the look-alike. The 2010 tallies of the Census Bureau, with Puerto Rico, give
-# 52 states, 3,143 + 78 counties, 35,703 + 902 county subdivisions and 11,078,297 + 77,189 blocks.
-# The parts of places, tracts and block groups are not tallied. So the three numbers in between are
-# plausible guesses, chosen to give 646,676 inner nodes.
+# Number of nodes on each level of the look-alike. The 2010 tallies of the Census Bureau, including
+# Puerto Rico, give 52 states, 3,143 + 78 counties, 35,703 + 902 county subdivisions and 11,078,297
+# + 77,189 blocks. There are no tallies of the parts of places, tracts and block groups. So these
+# three numbers are plausible guesses, chosen to give 646,676 internal nodes.
 LEVEL_SIZES = (1, 52, 3_221, 36_605, 62_851, 171_000, 372_946, 11_155_486)
 
-# Number of upper levels (nation, states, counties) with other fan-outs in trees of other sizes.
+# Number of upper levels (nation, states, counties) whose fan-outs depend on the size of the tree.
 UPPER_FANOUTS = 3
 
 EMPTY_BLOCKS = 0.4
-# Standard deviations of logarithms: how much siblings differ.
+# Standard deviations of the logarithms of log-normal weights, by which siblings differ.
 FANOUT_SPREAD = 1.0
 DENSITY_SPREAD = 0.7
 BLOCK_SPREAD = 1.1
@@ -50,33 +50,33 @@ def census2010(
     labels: bool = False,
     rng: RandomSource = 2010,
 ) -> Dataset:
-    """People by census block: United States, State, County, ..., Block Group, Block.
+    """The data set of people by census block, in eight levels from the United States to the block.
 
     Parameters
     ----------
     path : path or list of paths, optional
-        Geographic headers of the 2010 Census Summary File 1 (``nygeo2010.sf1``), the archives
-        the Census Bureau ships (``ny2010.sf1.zip``), or folders of either. The blocks are the
-        records of summary level 101, their counts POP100. The tree has the blocks of the states
-        in these files, ordered by code.
+        Geographic headers of the 2010 Census Summary File 1 (``nygeo2010.sf1``), archives as the
+        Census Bureau publishes them (``ny2010.sf1.zip``), or folders with such files. Blocks are
+        the records of summary level 101, with the counts POP100. The tree has the blocks of the
+        states in these files, ordered by code. By default a look-alike is generated.
     nodes : int, optional
-        Number of nodes of the look-alike; by default 11,802,162 as in the paper. It always has
-        eight levels, and so at least eight nodes.
+        Number of nodes of the look-alike, by default 11,802,162 as in the paper. The tree always
+        has eight levels, so it has at least eight nodes.
     labels : bool
-        Label the nodes of the real tree with their codes, so that Albany County is
-        ``tree.node(("36", "001"))``. The codes of the whole country take 280 MB.
+        Whether to label the nodes of the real tree with their codes, so that Albany County is
+        ``tree.node(("36", "001"))``. The codes of the whole country take 280 MB. False by default.
     rng : numpy Generator or seed, optional
-        Source of the look-alike, which by default is the same every time.
+        Source of randomness for the look-alike, which by default is the same in every call.
 
     Notes
     -----
     The look-alike is made level by level. Every node gets one child, and the other nodes of the
-    next level are shared out in proportion to log-normal weights. 40 % of the blocks are empty. The
-    remaining blocks get one person each, and all other people are shared out in proportion to the
-    product of two log-normal weights, one of the block and one of its block group. In the full size
-    there are 646,676 inner nodes, 11,155,486 blocks and 312,471,327 people. For another size, the
-    number of states, counties and county subdivisions changes. The average number of nodes below a
-    county subdivision and of people per block stays the same.
+    next level are divided in proportion to log-normal weights. Of the blocks, 40 % are empty. Each
+    of the other blocks gets one person. The remaining people are divided in proportion to the
+    product of two log-normal weights, one of the block and one of its block group. At full size
+    there are 646,676 internal nodes, 11,155,486 blocks and 312,471,327 people. At other sizes the
+    numbers of states, counties and county subdivisions change, but the average numbers of nodes
+    below a county subdivision and of people per block do not.
 
     Examples
     --------
@@ -87,12 +87,16 @@ def census2010(
     """
     if path is None:
         if labels:
-            check.fail("labels", "must be False without 'path': the look-alike has no codes.")
+            check.fail(
+                "labels", "must be False without 'path', because the look-alike has no codes."
+            )
         sizes = LEVEL_SIZES if nodes is None else _scaled_sizes(nodes)
         tree, counts = _look_alike(sizes, np.random.default_rng(rng))
         return Dataset(tree, counts, "census2010", False, "look-alike, not census data", "people")
     if nodes is not None:
-        check.fail("nodes", "must be None with 'path': the files say how many there are.")
+        check.fail(
+            "nodes", "must be None with 'path', because the files determine the number of nodes."
+        )
     sources = files.find(path, _is_header, "geographic headers such as nygeo2010.sf1")
     upper, lower, people = _sorted_blocks(*_read_blocks(sources))
     starts = _first_rows(upper, lower)
@@ -106,15 +110,15 @@ def census2010(
 
 # --------------------------------------------------------------------------- real files
 
-# Start (counted from 1) and size of fields, from "Geographic Header Record" in chapter 2 of the
-# 2010 Census Summary File 1 Technical Documentation. Records are text of one byte a character.
+# Start (counted from 1) and width of fields, from "Geographic Header Record" in chapter 2 of the
+# 2010 Census Summary File 1 Technical Documentation. Records are text with one byte per character.
 SUMMARY_LEVEL = (9, 3)  # SUMLEV
 COMPONENT = (12, 2)  # GEOCOMP
 UPPER = ((28, 2), (30, 3), (37, 5), (46, 5))  # STATE, COUNTY, COUSUB, PLACE
 LOWER = ((55, 6), (61, 1), (62, 4))  # TRACT, BLKGRP, BLOCK
 POPULATION = (319, 9)  # POP100
 
-BLOCK_LEVEL = b"101" + b"00"  # whole blocks below county subdivision and place or remainder
+BLOCK_LEVEL = b"101" + b"00"  # Geographic component "00" is the complete block.
 
 # The codes of a block form two whole numbers of 15 and 11 digits. For each level, integer division
 # of these numbers gives the code of the node that contains the block.
@@ -131,7 +135,7 @@ def _is_header(name: str) -> bool:
 
 
 def _read_blocks(sources: list[files.Source]) -> tuple[np.ndarray, ...]:
-    """Codes (upper and lower part) and people of all blocks, in the order of the files."""
+    """Codes (upper and lower part) and populations of all blocks, in the order of the files."""
     parts = [_parse(source, lines) for source, lines in files.read_lines(sources)]
     upper, lower, people = (np.concatenate(column) for column in zip(*parts, strict=True))
     if not upper.size:
@@ -161,15 +165,15 @@ def _parse(source: files.Source, lines: files.Lines) -> tuple[np.ndarray, ...]:
     bad = lines.first + rows[np.argmin(whole)]
     check.fail(
         "path",
-        "must hold whole records with codes of digits and a number of people; "
-        f"line {bad} of {source} is not one.",
+        "must hold complete records with codes of digits and a number of people; "
+        f"line {bad} of {source} does not.",
     )
 
 
 def _sorted_blocks(
     upper: np.ndarray, lower: np.ndarray, people: np.ndarray
 ) -> tuple[np.ndarray, ...]:
-    """Blocks by ascending code; within each file they are in this order already."""
+    """Blocks sorted by code; within each file they already are in this order."""
     step, inner = np.diff(upper), np.diff(lower)
     if np.any((step < 0) | ((step == 0) & (inner < 0))):
         order = np.lexsort((lower, upper))
@@ -179,14 +183,14 @@ def _sorted_blocks(
         k = int(twice[0])
         check.fail(
             "path",
-            f"must hold each block once; block {upper[k]:015d} {lower[k]:011d} is there twice "
-            "(the same file under two names?).",
+            f"must hold each block once; block {upper[k]:015d} {lower[k]:011d} occurs twice. "
+            "Was one file given under two names?",
         )
     return upper, lower, people
 
 
 def _codes(upper: np.ndarray, lower: np.ndarray) -> Iterator[np.ndarray]:
-    """For each level below the root, the code of the node that each block lies in."""
+    """For each level below the root, the code of the node that contains each block."""
     for divisor in UPPER_DIVISORS:
         yield upper // divisor
     for divisor in LOWER_DIVISORS:
@@ -232,10 +236,11 @@ def _labelled(tree: Tree, upper: np.ndarray, lower: np.ndarray, starts: list[np.
 
 
 def _scaled_sizes(nodes: int) -> tuple[int, ...]:
-    """Sizes of levels for a tree with this number of nodes: fan-outs raised to powers.
+    """Sizes of the levels of a tree with a given number of nodes.
 
-    The fan-outs of the upper levels shrink or grow first. Those of the lower levels shrink only
-    when the upper ones have reached one, at some 300 nodes.
+    The fan-outs of the full tree are raised to a power. First this changes the upper levels only.
+    The fan-outs of the lower levels shrink only when those of the upper levels have reached one, at
+    about 300 nodes.
     """
     nodes = check.count("nodes", nodes, least=len(LEVEL_SIZES))
     refuse_large_tree("nodes", nodes)

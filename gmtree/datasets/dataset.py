@@ -1,4 +1,4 @@
-"""The form of all data sets, and random divisions of a total for look-alikes."""
+"""The class of all data sets, and the division of a total for look-alikes."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class Dataset(NamedTuple):
     ----------
     tree : Tree
     counts : array of int64
-        One per leaf, in the order of ``tree.leaves``.
+        One count per leaf, in the order of ``tree.leaves``.
     name : str
-        Such as 'census2010'.
+        Name of the data set, such as 'census2010'.
     is_real : bool
         Whether the counts come from published files.
     description : str
-        Where the data come from: the files, or 'look-alike, not census data'.
+        Source of the data: the files, or 'look-alike, not census data'.
     unit : str
-        What is counted: 'people', 'rides' or 'records'.
+        Unit of the counts: 'people', 'rides' or 'records'.
     """
 
     tree: Tree
@@ -45,8 +45,7 @@ class Dataset(NamedTuple):
 def share_out(total: int, weights: np.ndarray) -> np.ndarray:
     """Whole numbers that add up to `total`, in proportion to `weights`.
 
-    The running sum is rounded. So each number is off by at most one, and the numbers add up without
-    a second pass.
+    The running sum is rounded, so that each number is off by less than one and the numbers add up.
     """
     upto = np.cumsum(weights, dtype=np.float64)
     upto *= total / upto[-1]

@@ -1,4 +1,4 @@
-"""Reading large files of lines: found on disk or in zip archives, a piece at a time."""
+"""Large files of lines, on disk or in zip archives, read one piece at a time."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from gmtree._progress import Progress
 PathLike = str | os.PathLike[str]
 Paths = PathLike | Iterable[PathLike]
 
-# Large enough to make the overhead of Python negligible, and small enough for the cache of the
-# processor: with pieces 16 times as large, reading took twice as long.
+# Bytes per piece: enough to make the overhead of Python negligible, and few enough for the cache of
+# the processor. With pieces 16 times as large, reading took twice as long.
 CHUNK = 1 << 20
 
 NEWLINE, RETURN, SPACE, ZERO = b"\n\r 0"
@@ -40,7 +40,7 @@ class Source(NamedTuple):
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
-        """Open for reading bytes; archives are unpacked while reading, never as a whole."""
+        """Open the file for reading bytes; an archive is unpacked while it is read."""
         if self.member is None:
             with self.path.open("rb") as stream:
                 yield stream
@@ -50,16 +50,19 @@ class Source(NamedTuple):
                 opened = archive.open(self.member)
             except (NotImplementedError, RuntimeError) as error:
                 # Python does not support the compression, or the archive needs a password.
-                check.fail("path", f"must be readable; unpack {self.path} first: {error}.")
+                check.fail(
+                    "path",
+                    f"must be readable, but opening {self.path} failed: {error}. Unpack it first.",
+                )
             with opened as stream:
                 yield stream
 
 
 def find(paths: Paths, wanted: Callable[[str], bool], what: str) -> list[Source]:
-    """The wanted files among `paths`: files, zip archives and folders of both.
+    """The wanted files among `paths`, which are files, zip archives and folders.
 
-    A file given by its path is used regardless of its name. A file found in a folder hides a member
-    with its name in an archive there, since it was probably unpacked from this archive.
+    A file given by its path is used regardless of its name. In a folder, a file takes precedence
+    over a member of an archive with the same name, since it was probably unpacked from there.
     """
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     found: list[Source] = []
@@ -76,7 +79,7 @@ def find(paths: Paths, wanted: Callable[[str], bool], what: str) -> list[Source]
         check.fail("path", f"must name {what}; none found in {check.some(given)}.")
     for source in found:
         if source.size == 0:
-            check.fail("path", f"must name files with something in them; {source} is empty.")
+            check.fail("path", f"must name files that are not empty; {source} is empty.")
     return found
 
 
@@ -121,12 +124,12 @@ class Lines(NamedTuple):
     """Number of the first line, counted from 1, for error messages."""
 
     def columns(self, rows: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """Bytes at these offsets from the starts of these rows."""
+        """Bytes at the given offsets from the starts of the given rows."""
         return self.text[self.start[rows, None] + offsets]
 
 
 def read_lines(sources: list[Source]) -> Iterator[tuple[Source, Lines]]:
-    """All lines of all files, about `CHUNK` bytes at a time, under a progress bar."""
+    """Yield all lines of all files, about `CHUNK` bytes at a time, with a progress bar."""
     with Progress(sum(source.size for source in sources), "") as progress:
         for source in sources:
             progress.advance(0, f"reading {source.name}")
@@ -157,14 +160,14 @@ def _split(text: np.ndarray, first: int) -> Lines:
     start = np.empty_like(newline)
     start[0] = 0
     start[1:] = newline[:-1] + 1
-    # For an empty line this reads a newline, which is not a carriage return, either.
+    # For an empty line this reads the preceding newline, which is not a carriage return.
     stop = newline - (text[newline - 1] == RETURN)
     return Lines(text, start, np.maximum(start, stop), first)
 
 
 def to_numbers(digits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Each row of ASCII digits as a number, and whether all of them are digits."""
-    value = digits - np.uint8(ZERO)  # bytes below '0' wrap around to above 9
+    """The number in each row of ASCII digits, and whether the row consists of digits."""
+    value = digits - np.uint8(ZERO)  # Bytes below '0' wrap around to numbers above 9.
     power = 10 ** np.arange(digits.shape[1] - 1, -1, -1, dtype=np.int64)
     return value @ power, np.all(value <= 9, axis=1)
 

@@ -1,4 +1,4 @@
-"""SynData: a complete binary tree with Poisson counts."""
+"""The data set SynData: a complete binary tree with Poisson counts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ MEAN = 100
 
 
 def syndata(height: int = 24, *, rng: RandomSource = 2022) -> Dataset:
-    """The paper's synthetic data: a complete binary tree with Poisson(100) leaves.
+    """The synthetic data set of the paper: a complete binary tree with Poisson(100) counts.
 
     Parameters
     ----------
     height : int
-        Number of levels. The paper's text says 24; the figures in its table are those of 25.
+        Number of levels. The text of the paper states 24 levels, but its table has results for 25.
     rng : numpy Generator or seed, optional
-        Source of the counts, which by default are the same every time.
+        Source of randomness for the counts, which by default are the same in every call.
 
     Examples
     --------

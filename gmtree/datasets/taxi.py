@@ -1,4 +1,4 @@
-"""NYCTaxi: taxi rides in New York by the second at which they began, in 2013."""
+"""The data set NYCTaxi: taxi rides in New York in 2013, by the second at which they began."""
 
 from __future__ import annotations
 
@@ -24,28 +24,30 @@ SHARES = (0.4, 0.3, 0.2, 0.1)
 def nyctaxi(
     path: files.Paths | None = None, months: int = 12, *, rng: RandomSource = 2013
 ) -> Dataset:
-    """Taxi rides in New York by the second at which they began, in 2013.
+    """The data set of taxi rides in New York in 2013, by the second at which they began.
 
-    The leaves are the seconds of the year, 31,536,000 of them. Above them, consecutive nodes
-    are grouped at random into families of 2, 3, 4 or 5, in the proportions 40, 30, 20 and 10 %.
+    The leaves are the 31,536,000 seconds of the year. Above them, consecutive nodes are grouped at
+    random into families of 2, 3, 4 or 5 nodes, with probabilities of 40, 30, 20 and 10 %.
 
     Parameters
     ----------
     path : path or list of paths, optional
         Trip records of 2013 (``trip_data_1.csv`` to ``trip_data_12.csv``), plain or zipped, or
-        folders of them. Rides of the vendor CMT are counted by `pickup_datetime`.
+        folders of them. Rides of the vendor CMT are counted by `pickup_datetime`. By default a
+        look-alike is generated.
     months : int
-        Number of months to use, from January, from 1 to 12; rides of later months are left out.
+        Number of months to use, counted from January; 12 by default. Rides of later months are left
+        out.
     rng : numpy Generator or seed, optional
-        Source of the grouping and of the look-alike's counts, which by default are the same every
-        time.
+        Source of randomness for the grouping and for the counts of the look-alike, which by default
+        are the same in every call.
 
     Notes
     -----
-    The look-alike has 86,687,775 rides a year, Poisson counts corrected at random seconds to
-    make up that total. Their rate is the product of a factor for the day of the week and one for
-    the time of day, linear between full hours. A look-alike of fewer months is the beginning of the
-    look-alike of the whole year.
+    The look-alike has 86,687,775 rides per year. The counts are Poisson variables, corrected at
+    random seconds to give this total. Their rate is the product of a factor for the day of the week
+    and a factor for the time of day, which is linear between full hours. A look-alike of fewer
+    months is the beginning of the look-alike of the whole year.
 
     Examples
     --------
@@ -88,7 +90,7 @@ def _month_of_file(name: str) -> int | None:
 
 
 def _read_rides(path: files.Paths, months: int) -> tuple[np.ndarray, int]:
-    """Rides by second of the first months, and the number of files read."""
+    """Number of rides in each second of the first months, and the number of files read."""
     sources = files.find(
         path, lambda name: _month_of_file(name) is not None, "trip records such as trip_data_1.csv"
     )
@@ -99,7 +101,7 @@ def _read_rides(path: files.Paths, months: int) -> tuple[np.ndarray, int]:
     if missing and None not in named:
         check.fail(
             "path",
-            f"must hold the first {months} months; there is no trip_data_{missing[0]}.csv.",
+            f"must have all of the first {months} months; there is no trip_data_{missing[0]}.csv.",
         )
     counts = np.zeros(sum(DAYS[:months]) * SECONDS_PER_DAY, dtype=np.int64)
     header: tuple[int, int] | None = None
@@ -116,7 +118,7 @@ def _read_rides(path: files.Paths, months: int) -> tuple[np.ndarray, int]:
 
 
 def _header(source: files.Source, lines: files.Lines) -> tuple[int, int]:
-    """Which columns are the vendor and the time of pickup."""
+    """Numbers of the columns of the vendor and of the pickup time."""
     text = lines.text[: lines.stop[0]].tobytes().decode("latin-1")
     names = [name.strip() for name in text.lstrip("\xef\xbb\xbf").split(",")]
     try:
@@ -132,9 +134,9 @@ def _header(source: files.Source, lines: files.Lines) -> tuple[int, int]:
 def _seconds(
     source: files.Source, lines: files.Lines, first: int, vendor: int, pickup: int
 ) -> np.ndarray:
-    """Seconds since the year began of all pickups by the vendor."""
+    """Time of each pickup by the vendor, in seconds since the beginning of the year."""
     rows = first + np.flatnonzero(lines.stop[first:] > lines.start[first:])
-    # Fields begin after commas, and each line has the same number of commas.
+    # Fields begin after commas, and all lines must have equally many commas.
     commas = np.flatnonzero(lines.text == COMMA)
     before = np.searchsorted(commas, lines.start[rows])
     last = before + max(vendor + 1, pickup) - 1
@@ -154,12 +156,12 @@ def _seconds(
     if whole.all():
         text = lines.text[begin[:, None] + np.arange(TIME_LENGTH)]
         second, whole = _second_of_year(text)
-    _insist(whole, source, lines, rows, f"a time of {YEAR} as '{YEAR}-01-31 23:59:59'")
+    _insist(whole, source, lines, rows, f"a time of {YEAR} such as '{YEAR}-01-31 23:59:59'")
     return second
 
 
 def _second_of_year(text: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Seconds since the year began, and which rows are times of that year."""
+    """Seconds since the beginning of the year, and whether each row is a time of this year."""
     good = np.ones(len(text), dtype=bool)
     for place, mark in MARKS.items():
         good &= text[:, place] == mark
@@ -187,12 +189,12 @@ def _insist(
 
 # --------------------------------------------------------------------------- look-alike
 
-# Monday to Sunday, and from hour to hour: busiest on Saturdays and in the evening, quiet
-# before dawn.
+# Factors for Monday to Sunday, and for each hour of the day. There are most rides on Saturdays and
+# in the evening, and fewest before dawn.
 WEEK = (0.91, 0.97, 1.0, 1.03, 1.08, 1.1, 0.91)
 MORNING = (1.0, 0.75, 0.55, 0.4, 0.3, 0.25, 0.5, 0.9, 1.15, 1.15, 1.1, 1.1)
 AFTERNOON = (1.15, 1.15, 1.2, 1.15, 1.0, 1.2, 1.45, 1.5, 1.4, 1.35, 1.3, 1.2)
-FIRST_WEEKDAY = 1  # 1 January 2013 was a Tuesday
+FIRST_WEEKDAY = 1  # 1 January 2013 was a Tuesday.
 
 
 def _look_alike(months: int, rng: np.random.Generator) -> np.ndarray:
@@ -209,7 +211,7 @@ def _look_alike(months: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def _correct(counts: np.ndarray, total: int, rng: np.random.Generator) -> None:
-    """Add or remove single rides at random until the counts add up to the total."""
+    """Add or remove rides at random seconds until the counts add up to the total."""
     excess = int(counts.sum()) - total
     if excess < 0:
         np.add.at(counts, rng.integers(counts.size, size=-excess), 1)

@@ -1,7 +1,7 @@
 """Pictures of trees, errors and releases; needs matplotlib (extra ``plot``).
 
-Every function draws on the axes it is given, or on new ones, and returns them, so that titles
-and scales can still be changed.
+Every function draws on the given axes, or on new ones, and returns the axes, so that you can change
+titles and scales.
 
 >>> import gmtree as gm
 >>> tree = gm.Tree.from_levels(["NY", "NY", "VT"], ["Albany", "Orange", "Orange"])

@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 
 def icicle(tree: Tree, values: Any = None, *, unit: str = "", ax: Any = None) -> Axes:
-    """A small tree as nested boxes: a row for each level, widths by leaves.
+    """Draw a small tree as nested boxes, with a row for each level and widths from leaf values.
 
     Parameters
     ----------
     tree : Tree
     values : array by node, optional
         Non-negative values, written into boxes that have room for them. Only the values of leaves
-        determine widths: the box of an inner node is as wide as its leaves together, even if its
-        own value is not their sum (:func:`sums` shows such nodes). By default all leaves have equal
+        determine widths. The box of an internal node is as wide as its leaves together, even if its
+        own value is not their sum (:func:`sums` marks such nodes). By default all leaves have equal
         widths.
     unit : str
         What the values count, for the axis.
@@ -51,7 +51,7 @@ def icicle(tree: Tree, values: Any = None, *, unit: str = "", ax: Any = None) ->
         refuse_negative(v, "widths")
         width = v[tree.leaves]
         if not 0 < width.sum() < np.inf:
-            check.fail("values", "must not all be 0 at the leaves, and have a finite sum there.")
+            check.fail("values", "must have a positive and finite sum at the leaves.")
     ax = axes(ax, (8, 0.7 + 0.62 * tree.height))
     left, right = spans(tree, width)
     total = right[tree.root]
@@ -82,17 +82,17 @@ def icicle(tree: Tree, values: Any = None, *, unit: str = "", ax: Any = None) ->
 
 
 def sums(tree: Tree, values: Any, std_error: Any = None, *, unit: str = "", ax: Any = None) -> Axes:
-    r"""A small tree as nested boxes with numbers; boxes whose children do not add up are red.
+    r"""Draw a small tree as nested boxes with numbers, in red if children do not add up to them.
 
-    Every box is as wide as its children together, so that each number stands above those that
-    should add up to it. In small boxes, text is shortened, turned, shrunk or left out.
+    Every box is as wide as its children together, so that each number stands above the numbers that
+    should add up to it. In small boxes, text is shortened, rotated, shrunk or left out.
 
     Parameters
     ----------
     tree : Tree
     values : array by node
     std_error : array by node, optional
-        Written behind the values.
+        Standard errors, written after the values.
     unit : str
         What the values count, for the axis.
     ax : matplotlib Axes, optional
@@ -115,7 +115,9 @@ def sums(tree: Tree, values: Any, std_error: Any = None, *, unit: str = "", ax: 
         apart = np.abs(v - below)
     if not np.isfinite(below).all():
         i = int(np.flatnonzero(~np.isfinite(below))[0])
-        check.fail("values", f"must have finite sums; the children of node {i} have none.")
+        check.fail(
+            "values", f"must have finite sums; the sum of the children of node {i} is not finite."
+        )
     size = min(max(4.0, 0.75 * tree.n_leaves + 1.6), 16), min(0.9 * tree.height + 0.8, 12)
     ax = axes(ax, size)
     patches = check.optional("matplotlib.patches", "plot", "A picture")
@@ -160,9 +162,9 @@ def _write(
     largest: float,
     reduced: int,
 ) -> None:
-    """Write the first of several forms of a text that fits into a box, rotated if necessary.
+    """Write a text into a box, in the first of several forms that fits, rotated if necessary.
 
-    The last `reduced` forms are abbreviated, and are used only if no other form is legible.
+    The last `reduced` forms are abbreviated. They are used only if no other form is legible.
     """
     (x, y), wide, tall = box
     room = 0.94 * wide * per_leaf, 0.96 * tall * per_level
@@ -181,12 +183,12 @@ def _write(
 
 
 def _brief(label: str) -> str:
-    """Shorten a long label in the middle, since it often ends in a number."""
+    """A long label shortened in the middle, since labels often end in a number."""
     return label if len(label) <= 9 else f"{label[:5]}…{label[-3:]}"
 
 
 def _levels_down(tree: Tree, ax: Any) -> None:
-    """Write the names of the levels on the left, with the root on top."""
+    """Write the names of the levels on the y axis, with the root on top."""
     ax.set_ylim(tree.height, 0)
     ax.set_yticks(np.arange(tree.height) + 0.5)
     ax.set_yticklabels([level_title(tree, d) for d in range(1, tree.height + 1)], parse_math=False)
@@ -196,7 +198,7 @@ def _levels_down(tree: Tree, ax: Any) -> None:
 
 
 def _families(tree: Tree) -> np.ndarray:
-    """For each node, the number (from 0) of the root's child above it; 0 for the root itself."""
+    """For each node, the index of the root's child that it belongs to; 0 for the root itself."""
     family = np.zeros(tree.n, np.int64)
     family[tree.children(tree.root)] = np.arange(tree.child_count[tree.root])
     for d in range(3, tree.height + 1):

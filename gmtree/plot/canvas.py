@@ -1,4 +1,4 @@
-"""Axes to draw on, arrays to draw, and text that fits into its place."""
+"""Axes to draw on, arrays to draw, and text that fits into boxes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SMALLEST_FONT = 5.0
 
 
 def axes(ax: Any, size: tuple[float, float]) -> Any:
-    """Return the given axes after a check, or new ones."""
+    """The given axes, after validation, or new axes."""
     if ax is not None:
         axes = check.optional("matplotlib.axes", "plot", "A picture")
         check.instance("ax", ax, axes.Axes)
@@ -35,13 +35,13 @@ def refuse_large(tree: Tree) -> None:
     if tree.n > MOST_NODES:
         check.fail(
             "tree",
-            f"must have at most {MOST_NODES} nodes to be drawn, not {tree.n}; draw a part of it, "
-            "or print the top with tree.show().",
+            f"must have at most {MOST_NODES} nodes to be drawn, not {tree.n}. Draw a part of it, "
+            "or print its top with tree.show().",
         )
 
 
 def vector(tree: Tree, argument: str, x: Any) -> np.ndarray:
-    """Return one finite float64 number per node."""
+    """One finite float64 number per node."""
     v = check.values(argument, tree._aligned(argument, x), tree.n)
     if v.ndim != 1:
         check.fail(argument, f"must have shape ({tree.n},), not {v.shape}.")
@@ -50,36 +50,36 @@ def vector(tree: Tree, argument: str, x: Any) -> np.ndarray:
 
 
 def refuse_negative(v: np.ndarray, what: str) -> None:
-    """Refuse values that cannot be areas or widths."""
+    """Refuse negative values, which cannot be areas or widths."""
     if (v < 0).any():
         i = int(np.flatnonzero(v < 0)[0])
         check.fail("values", f"must not be negative to be {what}; node {i} has {v[i]}.")
 
 
 def marked(tree: Tree, argument: str, x: Any) -> np.ndarray:
-    """The nodes that a mask marks, which must be at least one."""
+    """The nodes that a mask selects, which must be at least one node."""
     a = check.array(argument, tree._aligned(argument, x))
     if a.shape != (tree.n,) or a.dtype != bool:
-        check.fail(argument, f"must hold {tree.n} times True or False, one per node.")
+        check.fail(argument, f"must have {tree.n} entries, True or False for each node.")
     if not a.any():
-        check.fail(argument, "must mark at least one node.")
+        check.fail(argument, "must be True for at least one node.")
     return np.flatnonzero(a)
 
 
 def name(tree: Tree, i: int) -> str:
-    """Return the label of a node, shortened; its number if the tree has no labels."""
+    """The label of a node, shortened, or its number if the tree has no labels."""
     label = i if tree._labels is None else tree._labels[i]
     text = "" if label is None else str(label)
     return text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 3] + "..."
 
 
 def title(tree: Tree) -> str:
-    """Return the size of the tree in words."""
+    """The size of the tree in words."""
     return f"{tree.n:,} nodes, {tree.n_leaves:,} leaves"
 
 
 def plain(legend: Any) -> None:
-    """Escape dollar signs, between which matplotlib would read text as a formula."""
+    """Escape dollar signs in a legend, between which matplotlib would expect a formula."""
     for text in legend.get_texts():
         text.set_parse_math(False)
 
@@ -92,7 +92,7 @@ def points(ax: Any) -> tuple[float, float]:
 
 
 def font_size(lines: Sequence[str], wide: float, tall: float, largest: float) -> float:
-    """The largest font in which lines of text fit into a box; 0 if no legible one does."""
+    """The largest font size at which lines of text fit into a box; 0 if none is legible."""
     longest = max(map(len, lines), default=0)
     if not longest:
         return largest
@@ -101,12 +101,12 @@ def font_size(lines: Sequence[str], wide: float, tall: float, largest: float) ->
 
 
 def number(x: float) -> str:
-    """A whole number without decimals, any other number with one decimal."""
+    """The text of a number, with one decimal unless it is an integer."""
     return f"{x:,.0f}" if x == round(x) else f"{x:,.1f}"
 
 
 def short_number(x: float) -> str:
-    """Three digits and a letter: k, M, bn or tn for thousands, millions and so on."""
+    """A number as three digits and a unit: k, M, bn or tn for thousands, millions and so on."""
     for power, letter in ((12, "tn"), (9, "bn"), (6, "M"), (3, "k")):
         if abs(x) >= 0.9995 * 10**power:
             return f"{x / 10**power:.3g} {letter}"

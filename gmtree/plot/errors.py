@@ -1,4 +1,4 @@
-"""Pictures of errors by level, and of measurements beside consistent values."""
+"""Plots of errors by level, and of measurements against consistent values."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from gmtree.tree.outline import level_title
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# More points than this would hide each other and take long to draw.
+# Largest number of points; more would hide each other and take long to draw.
 _MOST_POINTS = 20_000
 
 
 def error_by_level(source: Any, *, unit: str = "records", ax: Any = None) -> Axes:
-    """Standard error of every level: of the noise alone, and after all levels were combined.
+    """Plot the standard error of each level: of its noise alone, and after consistency.
 
     Parameters
     ----------
     source : Plan, Release or TableRelease
-        For tables, a line for each query: the errors of its cells.
+        For tables, each query has its own line, which shows the errors of its cells.
     unit : str
         What is counted.
     ax : matplotlib Axes, optional
@@ -44,7 +44,8 @@ def error_by_level(source: Any, *, unit: str = "records", ax: Any = None) -> Axe
     top, queries = 0.0, list(dict.fromkeys(x.query for x in plan.levels))
     for k, query in enumerate(queries):
         lines = [x for x in plan.levels if x.query == query]
-        # Side by side, since queries with equal shares have equal noise.
+        # The points of the queries are side by side, since queries with equal shares have equal
+        # noise.
         place = np.arange(len(lines)) + 0.09 * (k - (len(queries) - 1) / 2)
         noise = np.array([np.nan if x.noise is None else x.noise for x in lines])
         error = np.array([x.std_error if np.isfinite(x.std_error) else np.nan for x in lines])
@@ -60,7 +61,7 @@ def error_by_level(source: Any, *, unit: str = "records", ax: Any = None) -> Axe
     ax.set_xticks(np.arange(len(lines)), names, parse_math=False)
     ax.set_xlabel("level and number of nodes, from the root down")
     ax.set_ylabel(f"standard error ({unit})")
-    # Leave room for the legend.
+    # The added space is for the legend.
     ax.set_ylim(0, (1.25 + 0.1 * len(queries)) * top if top > 0 else 1)
     ax.margins(x=0.08)
     ax.grid(axis="y", alpha=0.3)
@@ -82,7 +83,8 @@ def noisy_against_consistent(
 ) -> Axes:
     """Plot each measurement against the consistent value of its node, coloured by level.
 
-    Points on the diagonal were not changed. If there are very many nodes, a sample is shown.
+    Points on the diagonal are values that did not change. If there are too many nodes, a random
+    sample is shown.
 
     Parameters
     ----------
@@ -116,7 +118,7 @@ def noisy_against_consistent(
         ends = [vector(tree, "interval", end) for end in interval]
     sampled = shown.size > _MOST_POINTS
     if sampled:
-        # The few nodes at the top are important, so the sample contains nodes of every level.
+        # The sample contains nodes of every level, since the few nodes at the top are important.
         rank = np.argsort(np.random.default_rng(0).random(shown.size))
         by_level = np.lexsort((rank, tree.depth[shown]))
         place = np.empty(shown.size, np.int64)
@@ -153,14 +155,15 @@ def noisy_against_consistent(
 def residuals_by_level(tree: Tree, standardized: Any, *, ax: Any = None) -> Axes:
     """Draw standardised residuals, one column of points per level.
 
-    Dashed lines are two standard deviations from zero; 95 of 100 normal residuals lie between them.
-    If there are very many nodes, the largest residuals and a sample of the rest are shown.
+    Dashed lines are two standard deviations from zero; about 95 of 100 normal residuals lie between
+    them. If there are too many nodes, the largest residuals and a random sample of all other
+    residuals are shown.
 
     Parameters
     ----------
     tree : Tree
     standardized : array by node
-        As in :class:`gmtree.consistency.Diagnostics`; nodes with NaN are left out.
+        Residuals as in :class:`gmtree.consistency.Diagnostics`. Nodes with NaN are left out.
     ax : matplotlib Axes, optional
 
     Examples

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 def node_link(tree: Tree, values: Any = None, *, unit: str = "", ax: Any = None) -> Axes:
-    """A small tree as points and lines, the root on the left.
+    """Draw a small tree as points and lines, with the root on the left.
 
     Parameters
     ----------
     tree : Tree
-        If it has an `edge_length`, horizontal positions are distances from the root.
+        If the tree has an `edge_length`, horizontal positions are distances from the root.
     values : array by node, optional
-        Areas of the points; must not be negative.
+        Areas of the points, which must not be negative. By default all points are equal.
     unit : str
         Unit of lengths, for the axis.
     ax : matplotlib Axes, optional
@@ -95,7 +95,7 @@ def node_link(tree: Tree, values: Any = None, *, unit: str = "", ax: Any = None)
 def _write_names(
     tree: Tree, ax: Any, x: Any, y: Any, per_x: float, per_leaf: float, radius: np.ndarray
 ) -> None:
-    """Write names of leaves on the right and of inner nodes above their lines, if they fit."""
+    """Write names of leaves on the right and of internal nodes above their lines, if they fit."""
     for i in range(tree.n):
         leaf, text = not tree.child_count[i], name(tree, i)
         if leaf:

@@ -146,7 +146,7 @@ def test_bad_rows_and_columns():
         gm.householder(M, [0, 0], 0)
     with pytest.raises(ValueError, match="'rows' must have entries from 0 to 2, not 3"):
         gm.householder(M, [3], 0)
-    with pytest.raises(ValueError, match="'column' must be from 0 to 2, not 3"):
+    with pytest.raises(ValueError, match="'column' must have entries from 0 to 2, not 3"):
         gm.householder(M, [0], 3)
     with pytest.raises(ValueError, match="'column' must be at least 0, not -1"):
         gm.householder(M, [0], -1)

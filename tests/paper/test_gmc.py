@@ -150,7 +150,7 @@ def test_release_without_a_seed_differs_each_time():
         ([1, np.nan], 1, ValueError, "'x' must be finite; leaf 1 is nan"),
         ([1, 2], 0, ValueError, "'epsilon' must be positive"),
         ([1, 2], -1, ValueError, "'epsilon' must be positive"),
-        ([1, 2], 5e-324, ValueError, "'epsilon' must be positive, and not too small"),
+        ([1, 2], 5e-324, ValueError, "'epsilon' must be positive and large enough"),
         ([1, 2], np.inf, ValueError, "'epsilon' must be finite"),
         ([1, 2], "1", TypeError, "'epsilon' must be a real number"),
         ([1, 2], None, TypeError, "'epsilon' must be a real number"),
