@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
@@ -30,6 +30,12 @@ from gmtree.forecast.variances import Past, check_by_series, from_mapping
 from gmtree.labels.columns import refuse_no_names
 
 INTERVALS = ("normality", "bootstrap", "conformal", "samples")
+
+
+class ByPair(NamedTuple):
+    """Variances of all pairs of a series and a period."""
+
+    variance: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -151,8 +157,8 @@ class Base:
     def variance(self) -> np.ndarray:
         """Variances that the caller gave for ``"wls_var"``."""
         given = self.request.variance
-        if isinstance(given, np.ndarray):
-            return given
+        if isinstance(given, ByPair):
+            return given.variance
         if isinstance(given, Mapping):
             return from_mapping(self.structure, given)
         if not isinstance(given, str):

@@ -17,7 +17,7 @@ from scipy import sparse
 
 from gmtree import _validate as check
 from gmtree.forecast.columns import require_columns
-from gmtree.forecast.forecasts import Request, method_list
+from gmtree.forecast.forecasts import ByPair, Request, method_list
 from gmtree.forecast.frequency import (
     frequencies,
     is_spec,
@@ -151,7 +151,7 @@ def _by_frequency(variance: Any, series: Structure, periods: Structure) -> Any:
     by_name = np.array([check.real(f"variance[{name!r}]", variance[name]) for name in names])
     if not (by_name >= 0).all():
         check.fail("variance", f"must not be negative, not {variance}.")
-    return np.tile(by_name[of_period], series.n)
+    return ByPair(np.tile(by_name[of_period], series.n))
 
 
 class _Pairs(Structure):
