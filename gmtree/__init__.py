@@ -3,7 +3,7 @@
 >>> import numpy as np, gmtree as gm
 >>> tree = gm.Tree.from_parents([-1, 0, 0, 1, 1])
 >>> G = gm.GenerationMatrix(tree)
->>> G.T.solve(np.ones(tree.n))  # number of nodes below and including each node
+>>> G.T.solve(np.ones(tree.n))  # number of nodes in the subtree of each node
 array([5., 3., 1., 1., 1.])
 >>> G.solve(np.ones(tree.n))  # depth of each node
 array([1., 2., 2., 3., 3.])
@@ -12,27 +12,23 @@ array([1., 2., 2., 3., 3.])
 
 For all:
 
-    guide                   the guide: one page for each subject, from start to theory
-    Tree                    a rooted tree: from_parents, from_levels, from_newick, to_newick, ...
-    shapes                  trees of a given shape: complete, chain, star, calendars, random
-    plot                    pictures of trees, errors and releases (needs matplotlib)
-    DataWarning             the warning about data that look wrong, such as a missing label
-    InputError              an argument has a wrong value: argument, rule and first node
-    InputTypeError          an argument has a wrong type, with the same attributes
-    IntegerOverflowError    a sum of integers does not fit into 64 bits
-    __version__             the version of gmtree, as text
+    guide                   the pages of the guide, one for each subject Tree                    a
+    rooted tree: from_parents, from_levels, from_newick, to_newick, ... shapes trees of a given
+    shape: complete, chain, star, calendars, random plot pictures of trees, errors and releases
+    (needs matplotlib) DataWarning             the warning about data that look wrong, such as a
+    missing label InputError              an argument has an invalid value; attributes argument,
+    rule, node InputTypeError          an argument has an invalid type IntegerOverflowError    a sum
+    of integers does not fit into 64 bits __version__             the version of gmtree, as text
 
 For matrices and recursions:
 
     GenerationMatrix        G: node weights, minus edge weights; products and solves are sweeps
     ConstraintMatrix        M: M.T @ v is zero if each parent is the sum of its children
-    MappingMatrix           H: selects entries of a vector; H.T puts them back
-    adjacency               the adjacency matrix of a tree
-    laplacian               its Laplacian
-    distance_matrix         distances of all pairs of nodes
-    ancestral_matrix        common ancestors of all pairs of leaves
-    householder             one step of the LO-QR decomposition
-    lo_qr                   the LO-QR decomposition
+    MappingMatrix           H: selects entries of a vector; H.T puts them back adjacency
+    the adjacency matrix of a tree laplacian               the Laplacian matrix of a tree
+    distance_matrix         distances of all pairs of nodes ancestral_matrix        common ancestors
+    of all pairs of leaves householder             one step of the LO-QR decomposition lo_qr
+    the LO-QR decomposition
 
 For values that should add up:
 
@@ -44,18 +40,17 @@ For values that should add up:
 
 For DataFrames of pandas and polars, and pyarrow Tables:
 
-    rollup_frame            sum the rows of a DataFrame at every level
-    reconcile_frame         make the values of a DataFrame add up
-    diagnose_frame          compare each value with the one that all others imply, worst first
-    release_frame           publish the counts of a DataFrame with differential privacy
-    frames                  the module of these functions; for other measurements see Tree.align
+    rollup_frame            sum the rows of a DataFrame at every level reconcile_frame         make
+    the values of a DataFrame add up diagnose_frame          compare each value with its estimate
+    from all other values release_frame           publish the counts of a DataFrame with
+    differential privacy frames                  the module of these functions
 
 For neural networks:
 
     torch                   Reconcile, Accumulate and Propagate as layers of torch
     jax                     reconcile, accumulate and propagate as functions of jax
 
-For forecasts, and for data larger than one machine:
+For forecasts, and for data too large for one machine:
 
     forecast                coherent forecasts, also temporal and crossed
     dask                    reconcile and release on a Dask cluster
@@ -64,17 +59,17 @@ For privacy:
 
     release                 publish counts with differential privacy, consistent, with a ledger
     Release                 a release: values, intervals, plan (errors by level), save, ...
-    release_tables          publish a table at each leaf, and its marginals
-    TableRelease            a release of tables
-    plan                    the errors of a release, computed without data
-    privacy                 accounts, ledgers, optimal shares, exact noise; noise for tests
+    release_tables          publish a table at each leaf, and its marginals TableRelease
+    a release of tables, as release_tables returns it plan                    the errors of a
+    release, computed without data privacy                 accounts, ledgers, optimal shares, exact
+    noise; noise for tests
 
 For the paper and its experiments:
 
-    gmc                     the published algorithm, and its notation in gmtree's names
-    baselines               other algorithms: Boosting, PrivTrie, dense algebra
-    queries                 node and range queries, and their errors
-    datasets                Census2010, NYCTaxi and SynData, or look-alikes of the same shape
+    gmc                     the published algorithm, and a table from its notation to gmtree
+    baselines               other algorithms: Boosting, PrivTrie, dense algebra queries
+    node and range queries, and their errors datasets                Census2010, NYCTaxi and
+    SynData, or look-alikes of the same shape
 
 On the command line: ``gmtree demo``, ``gmtree release``, ``gmtree account``, ``gmtree verify``,
 ``gmtree reconcile``, ``gmtree info``, ``gmtree warm``, ``gmtree bench``.
@@ -84,9 +79,9 @@ from importlib import import_module as _import_module
 from importlib.util import find_spec as _find_spec
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-# Public names by the module that defines them; an empty tuple stands for the module itself. All are
-# loaded on first use, so that `import gmtree` stays quick. The imports for type checkers below
-# repeat this list; a test compares the two.
+# Public names by the module that defines them; an empty tuple stands for the module itself. Names
+# are loaded on first use, so that `import gmtree` is fast. The imports for type checkers below
+# repeat this list, and a test compares the two.
 _PUBLIC = {
     "_validate": ("DataWarning", "InputError", "InputTypeError", "IntegerOverflowError"),
     "_version": ("__version__",),

@@ -1,1 +1,1 @@
-"""Benchmarks for asv; what they share is in `common`."""
+"""Benchmarks for asv; `common` holds the trees and sizes that all of them use."""

@@ -1,4 +1,4 @@
-"""Making a tree from its parents, in several numberings."""
+"""Time to make a tree from its parents, in several numberings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Build:
 
     def setup(self, shape: str, nodes: int, numbering: str) -> None:
         self.parent = NUMBERINGS[numbering](make(shape, nodes))
-        # Compiles.
+        # This call compiles the kernels.
         gm.Tree.from_parents(self.parent)
 
     def time_from_parents(self, shape: str, nodes: int, numbering: str) -> None:

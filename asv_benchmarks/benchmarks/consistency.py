@@ -1,4 +1,4 @@
-"""Consistency: construction, projection, bounds, whole numbers, exact errors, and baselines."""
+"""Time of `Consistency`: construction, projection, bounds, rounding, errors, and of baselines."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Problem:
 
 
 class Construct(Problem):
-    """Stage 1, given the tree: once for each choice of variances."""
+    """Stage 1: construction for a given tree and given variances."""
 
     params = (SHAPES, NODES, VARIANCES)
     param_names = ("shape", "nodes", "variance")
 
     def setup(self, shape: str, nodes: int, variance: str) -> None:
         super().setup(shape, nodes, variance)
-        # Compiles.
+        # This call compiles the kernels.
         self.time_construct(shape, nodes, variance)
 
     def time_construct(self, shape: str, nodes: int, variance: str) -> None:
@@ -38,7 +38,7 @@ class Construct(Problem):
 
 
 class Project(Problem):
-    """Stage 2, into memory that is already there."""
+    """Stage 2: projection into an existing array."""
 
     params = (SHAPES, NODES, VARIANCES)
     param_names = ("shape", "nodes", "variance")
@@ -46,7 +46,7 @@ class Project(Problem):
     def setup(self, shape: str, nodes: int, variance: str) -> None:
         super().setup(shape, nodes, variance)
         self.post = gm.Consistency(self.tree, self.variance)
-        # Compiles.
+        # This call compiles the kernels.
         self.time_project(shape, nodes, variance)
 
     def time_project(self, shape: str, nodes: int, variance: str) -> None:
@@ -54,7 +54,7 @@ class Project(Problem):
 
 
 class Threads(Problem):
-    """The same by one and by two threads."""
+    """Projection by one thread and by two threads."""
 
     params = (LARGE, LARGEST, (1, 2))
     param_names = ("shape", "nodes", "threads")
@@ -62,7 +62,7 @@ class Threads(Problem):
     def setup(self, shape: str, nodes: int, threads: int) -> None:
         super().setup(shape, nodes)
         self.post = gm.Consistency(self.tree, threads=threads)
-        # Compiles.
+        # This call compiles the kernels.
         self.time_project(shape, nodes, threads)
 
     def time_project(self, shape: str, nodes: int, threads: int) -> None:
@@ -70,7 +70,7 @@ class Threads(Problem):
 
 
 class Bounded(Problem):
-    """Non-negative and whole numbers."""
+    """Projection to non-negative numbers, and to non-negative integers."""
 
     params = (SHAPES, LARGEST)
     param_names = ("shape", "nodes")
@@ -79,7 +79,7 @@ class Bounded(Problem):
         super().setup(shape, nodes)
         self.whole = np.zeros(self.tree.n, np.int64)
         self.post = gm.Consistency(self.tree)
-        # Compiles.
+        # This call compiles the kernels.
         self.time_integer(shape, nodes)
 
     def time_nonnegative(self, shape: str, nodes: int) -> None:
@@ -97,11 +97,11 @@ class NodeVariance(Problem):
 
     def setup(self, shape: str, nodes: int) -> None:
         super().setup(shape, nodes)
-        # Compiles.
+        # This call compiles the kernels.
         self.time_construct_and_node_variance(shape, nodes)
 
     def time_construct_and_node_variance(self, shape: str, nodes: int) -> None:
-        # Constructed anew, as the variances are kept once they are computed.
+        # A new `Consistency` is needed, since it caches its variances.
         gm.Consistency(self.tree).node_variance()
 
 
@@ -116,7 +116,7 @@ class RangeVariance(Problem):
         m = self.tree.n_leaves
         self.ranges = gm.queries.random_ranges(m, min(100_000, m), rng=0)
         self.range_variance = gm.Consistency(self.tree).range_variance
-        # Compiles, and computes what is kept for the next call.
+        # This call compiles the kernels and fills the caches.
         self.time_ranges(shape, nodes)
 
     def time_ranges(self, shape: str, nodes: int) -> None:
@@ -124,7 +124,7 @@ class RangeVariance(Problem):
 
 
 class Track(Problem):
-    """One new measurement at a time."""
+    """Updates with one new measurement at a time."""
 
     params = (LARGE, LARGEST)
     param_names = ("shape", "nodes")
@@ -132,7 +132,7 @@ class Track(Problem):
     def setup(self, shape: str, nodes: int) -> None:
         super().setup(shape, nodes)
         self.live = gm.Consistency(self.tree).track(self.noisy)
-        # Compiles.
+        # This call compiles the kernels.
         self.time_update_and_value(shape, nodes)
 
     def time_update_and_value(self, shape: str, nodes: int) -> None:
@@ -141,7 +141,7 @@ class Track(Problem):
 
 
 class Baselines(Problem):
-    """The sweeps of others, compiled."""
+    """The compiled sweeps of published methods."""
 
     params = (LARGE, LARGEST, ("boosting", "privtrie"))
     param_names = ("shape", "nodes", "method")
@@ -149,7 +149,7 @@ class Baselines(Problem):
     def setup(self, shape: str, nodes: int, method: str) -> None:
         super().setup(shape, nodes)
         self.method = getattr(gm.baselines, method)
-        # Compiles.
+        # This call compiles the kernels.
         self.time_method(shape, nodes, method)
 
     def time_method(self, shape: str, nodes: int, method: str) -> None:

@@ -1,4 +1,4 @@
-"""Frames in and out, Newick, summing matrices."""
+"""Trees from DataFrames and Newick text, and reconciliation of DataFrames."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROWS = int(os.environ.get("GMTREE_BENCH_NODES", "1000000").split(",")[-1])
 
 
 def nested_codes(rows: int, sizes: tuple[int, ...]) -> dict[str, np.ndarray]:
-    """Columns of codes within the level above, as frames of a census have them."""
+    """Columns of codes that count the nodes below each parent, like the codes of a census."""
     leaf = np.arange(rows)
     columns, above = {}, np.zeros(rows, np.int64)
     for k, size in enumerate(sizes):
@@ -40,7 +40,7 @@ class FromLevels:
         gm.Tree.from_levels(self.frame[:1000], levels=self.levels)
 
     def time_pandas_groupby(self, labels, rows):
-        """What pandas needs for the same rows, to compare with."""
+        """Time of `groupby` in pandas for the same rows, as a comparison."""
         self.frame.groupby(self.levels, observed=True).size()
 
     def time_from_levels(self, labels, rows):

@@ -1,4 +1,4 @@
-"""What a fresh process costs."""
+"""Time of a fresh process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Peak memory of whole processes: compare with `peakmem_baseline`, which only makes the tree."""
+"""Peak memory of whole processes; subtract `peakmem_baseline`, which only makes the tree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Memory:
         self.noisy, self.out = measurements(self.tree), np.zeros(self.tree.n)
 
     def peakmem_baseline(self, shape: str, nodes: int) -> None:
-        """What the others hold before they begin."""
+        """Memory that every benchmark of this class holds before it begins."""
 
     def peakmem_build(self, shape: str, nodes: int) -> None:
         gm.Tree.from_parents(self.shuffled)

@@ -1,4 +1,4 @@
-"""Bounded optima where they are hard: worst cases, other variances and bounds."""
+"""Time of bounded optima in hard cases: worst cases, and special variances and bounds."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ Case = tuple[gm.Tree, np.ndarray, np.ndarray | None]
 
 
 def held_slowly(m: int, share: float) -> np.ndarray:
-    """Leaves of which each round of the bounded optimum holds only a share of those left.
+    """Leaf values for which each round of the bounded optimum holds a share of the free leaves.
 
-    The gap to the mean grows by 1 / share from one block to the next: the smaller the share, the
-    more rounds.
+    From each block of leaves to the next, the distance from the mean grows by the factor 1 / share.
+    The smaller the share, the more rounds are needed.
     """
     sizes, left = [], m
     while left:
         sizes.append(min(left, max(1, round(share * left))))
         left -= sizes[-1]
-    # Beyond 2^50 a double has no digits left for the small numbers beside the large ones.
+    # Beyond 2^50, the small numbers would vanish in sums with the large ones.
     exponent = np.minimum(np.arange(len(sizes)) * np.log2(1 / share), 50.0)
     return -np.repeat(2.0**exponent, sizes[::-1])
 
 
 def star(nodes: int) -> Case:
-    """Projection onto a simplex, with as many rounds as there can be."""
+    """Projection onto a simplex with the largest possible number of rounds."""
     return gm.shapes.star(nodes), np.r_[1.0, held_slowly(nodes - 1, 0.1)], None
 
 
 def spider(nodes: int) -> Case:
-    """The same with each leaf below a node of its own, so that rounds become passes."""
+    """Like `star`, but each leaf has its own parent, so that rounds become passes over the tree."""
     m = nodes // 2
     v = held_slowly(m, 0.1)
     return gm.shapes.from_fanouts([[m], [1] * m]), np.r_[1.0, v, v], None
 
 
 def caterpillar(nodes: int) -> Case:
-    """A star drawn out: in effect one large family, as deep as can be."""
+    """A deep tree that is equivalent to a star, since its internal nodes are not measured."""
     return _unmeasured(gm.shapes.caterpillar(nodes))
 
 
 def binary(nodes: int) -> Case:
-    """The same as a binary tree."""
+    """A binary tree that is equivalent to a star."""
     return _unmeasured(make("binary", nodes))
 
 
 def zeros(nodes: int) -> Case:
-    """Nothing but noise, which leaves hardly anything above zero."""
+    """Pure noise, of which the optimum is zero at almost all leaves."""
     tree = gm.shapes.caterpillar(nodes)
     return tree, np.random.default_rng(0).laplace(0, 8, tree.n), None
 
@@ -74,7 +74,7 @@ WORST: dict[str, Callable[[int], Case]] = {
 
 
 class WorstCases:
-    """Families on which the set of held leaves grows slowly."""
+    """Cases in which the set of held leaves grows slowly."""
 
     params = (tuple(WORST), LARGEST)
     param_names = ("case", "nodes")
@@ -82,7 +82,7 @@ class WorstCases:
     def setup(self, case: str, nodes: int) -> None:
         tree, self.v, s = WORST[case](nodes)
         self.post, self.out = gm.Consistency(tree, s), np.zeros(tree.n)
-        # Compiles.
+        # This call compiles the kernels.
         self.time_nonnegative(case, nodes)
 
     def time_nonnegative(self, case: str, nodes: int) -> None:
@@ -90,7 +90,7 @@ class WorstCases:
 
 
 class Settings:
-    """Other variances and other bounds, on census-shaped counts."""
+    """Special variances and bounds, for census-shaped counts."""
 
     params = (("equal", "per node", "known", "not measured", "bounds", "no bounds"), LARGEST)
     param_names = ("setting", "nodes")
@@ -103,7 +103,7 @@ class Settings:
         if setting == "per node":
             s = rng.uniform(1, 2, tree.n)
         elif setting == "known":
-            # The states, as in a census.
+            # The counts of states are published without noise, as in a census.
             states = tree.depth == 2
             s = np.where(states, 0.0, 1.0)
             self.v[states] = np.maximum(self.v[states], 0)
@@ -114,7 +114,7 @@ class Settings:
         elif setting == "no bounds":
             self.options = {"lower": -np.inf}
         self.post, self.out = gm.Consistency(tree, s), np.zeros(tree.n)
-        # Compiles.
+        # This call compiles the kernels.
         self.time_bounded(setting, nodes)
 
     def time_bounded(self, setting: str, nodes: int) -> None:

@@ -1,4 +1,4 @@
-"""Pairs of nodes, and sparse matrices of a tree."""
+"""Time of queries about pairs of nodes, and of sparse matrices of a tree."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAIRS = 1_000_000
 
 
 class Pairs:
-    """A million random pairs."""
+    """Queries about a million random pairs."""
 
     params = (SHAPES, NODES)
     param_names = ("shape", "nodes")
@@ -24,7 +24,7 @@ class Pairs:
         self.tree = make(shape, nodes)
         rng = np.random.default_rng(1)
         self.i, self.j = rng.integers(0, self.tree.n, (2, PAIRS))
-        # Builds the index and compiles.
+        # This call builds the index and compiles the kernels.
         self.tree.distance(self.i, self.j)
         self.tree.is_ancestor(self.i, self.j)
 
@@ -39,18 +39,18 @@ class Pairs:
 
 
 class FirstCall:
-    """What a tree computes once and keeps: `setup` makes a new tree for every measurement."""
+    """Base class for properties that a tree caches, with a new tree for every measurement."""
 
     number = 1
 
     def anew(self, parent: np.ndarray, use: Callable[[gm.Tree], object]) -> None:
-        # Compiles, with a tree of its own.
+        # This compiles the kernels with another tree.
         use(gm.Tree.from_parents(parent))
         self.tree = gm.Tree.from_parents(parent)
 
 
 class Prepare(FirstCall):
-    """The index that pairs need."""
+    """Construction of the index for pairs."""
 
     params = (SHAPES, NODES)
     param_names = ("shape", "nodes")
@@ -71,7 +71,7 @@ BUILDERS: dict[str, Callable] = {
 
 
 class SparseMatrices(FirstCall):
-    """Matrices built row by row from nothing but the tree."""
+    """Construction of sparse matrices from the tree."""
 
     params = (("binary", "random", "random, shuffled"), NODES, tuple(BUILDERS))
     param_names = ("shape", "nodes", "matrix")

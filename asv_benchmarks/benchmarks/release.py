@@ -1,4 +1,4 @@
-"""Private releases of a census-shaped tree, whole: noise, consistency, whole numbers, errors."""
+"""Time of complete private releases of a census-shaped tree, and of planning."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ OBJECTIVES = ("nodes", "leaves")
 
 
 class Release:
-    """From counts of leaves to whole, non-negative values with standard errors."""
+    """From counts of leaves to non-negative integers with standard errors."""
 
     params = (NODES,)
     param_names = ("nodes",)
 
     def setup(self, nodes: int) -> None:
         self.tree, self.counts, *_ = gm.datasets.census2010(nodes=nodes)
-        # Compiles.
+        # This call compiles the kernels.
         self.release()
 
     def release(self) -> None:
@@ -32,7 +32,7 @@ class Release:
 
 
 class Shares:
-    """The least expected error, before anything is spent."""
+    """Optimal shares of the budget, which minimise the expected error."""
 
     params = (LARGEST, OBJECTIVES)
     param_names = ("nodes", "objective")
@@ -40,7 +40,7 @@ class Shares:
     def setup(self, nodes: int, objective: str) -> None:
         self.tree = gm.datasets.census2010(nodes=nodes).tree
         self.optimal_shares = gm.privacy.optimal_shares
-        # Compiles.
+        # This call compiles the kernels.
         self.optimal_shares(gm.shapes.complete(2, 3), epsilon=1, objective=objective)
 
     def time_optimal_shares(self, nodes: int, objective: str) -> None:

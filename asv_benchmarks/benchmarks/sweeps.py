@@ -1,4 +1,4 @@
-"""Sweeps with a Generation Matrix, down (solve) and up (T.solve)."""
+"""Time of sweeps with a Generation Matrix: downward (`solve`) and upward (`T.solve`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Sweeps:
         w = None if weights == "none" else rng.uniform(1, 2, tree.n)
         self.G = gm.GenerationMatrix(tree, w, w)
         self.v, self.out = rng.standard_normal(tree.n), np.zeros(tree.n)
-        # Compiles.
+        # This call compiles the kernels.
         self.time_solve(shape, nodes, weights)
         self.time_transposed_solve(shape, nodes, weights)
 
@@ -42,7 +42,7 @@ class Columns:
         tree = make(shape, nodes)
         self.G = gm.GenerationMatrix(tree)
         self.v, self.out = np.ones((tree.n, columns)), np.zeros((tree.n, columns))
-        # Compiles.
+        # This call compiles the kernels.
         self.time_solve(shape, nodes, columns)
         self.time_transposed_solve(shape, nodes, columns)
 

@@ -1,4 +1,4 @@
-"""Tables on a tree, and trees across trees."""
+"""Time of consistent tables at the nodes of a tree, and of crossed trees."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ QUERIES = [(), ("sex",), ("hispanic",), ("race",), tuple(AXES)]
 
 
 class Tables:
-    """Census-like tables: total, each axis and the whole table are measured."""
+    """Tables as in a census, with measurements of the total, each axis and the whole table."""
 
     params = ([max(1, n // 100) for n in NODES], (1, 2))
     param_names = ("nodes", "threads")
@@ -31,7 +31,7 @@ class Tables:
         self.source = np.ones(self.out.shape)
         self.threads = threads
         self.tables = self.construct()
-        # Compiles.
+        # This call compiles the kernels.
         self.tables.project(self.y, out=self.out)
 
     def construct(self) -> Any:
@@ -54,7 +54,7 @@ class Tables:
 
 
 class PrivateTables:
-    """A private release of the same tables."""
+    """A private release of the tables of `Tables`."""
 
     params = ([max(1, n // 100) for n in NODES],)
     param_names = ("nodes",)
@@ -64,7 +64,7 @@ class PrivateTables:
         cells = (self.tree.n_leaves, *AXES.values())
         self.counts = np.random.default_rng(0).poisson(0.3, cells)
         self.release_tables = gm.release_tables
-        # Compiles.
+        # This call compiles the kernels.
         self.time_release_tables(nodes)
 
     def time_release_tables(self, nodes: int) -> None:
@@ -72,7 +72,7 @@ class PrivateTables:
 
 
 class Nonnegative:
-    """Tables of twenty cells without negative ones."""
+    """Non-negative tables of twenty cells."""
 
     params = ([max(1, n // 100) for n in NODES],)
     param_names = ("nodes",)
@@ -98,7 +98,7 @@ class Nonnegative:
 
 
 class Crossed:
-    """Places across the months, quarters and years of a calendar."""
+    """A tree of places crossed with a calendar of months, quarters and years."""
 
     params = ([max(1, n // 10) for n in NODES], ("products", "any"))
     param_names = ("nodes", "variances")

@@ -1,4 +1,4 @@
-"""Benchmarks that anyone can run: ``gmtree bench``; `BENCHMARKS` lists them."""
+"""Benchmarks that the command ``gmtree bench`` runs; `BENCHMARKS` lists them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from gmtree.bench.report import Report
     from gmtree.bench.settings import Settings
 
-# For each name, the module whose function `run` measures, and the title of its report.
+# For each benchmark, the module with its function `run`, and the title of its report.
 BENCHMARKS = {
     "table": ("paper_table", "Error and consistency of each algorithm, as in the paper"),
     "scale": ("scale", "Running time against size"),
     "stages": ("stages", "Construction against post-processing"),
-    "peers": ("peers", "Beside scipy, Higra, OpenDP, CHOLMOD and plain numpy"),
-    "dask": ("dask", "Past one machine: from Parquet to Parquet on Dask"),
-    "forecast": ("forecast", "Forecast reconciliation beside hierarchicalforecast"),
-    "bars": ("bars", "The limits that gmtree sets itself: measured, limit, verdict"),
+    "peers": ("peers", "Speed compared with scipy, Higra, OpenDP, CHOLMOD and plain numpy"),
+    "dask": ("dask", "Data larger than one machine: from Parquet to Parquet on Dask"),
+    "forecast": ("forecast", "Forecast reconciliation compared with hierarchicalforecast"),
+    "bars": ("bars", "Ratios of speed and memory, with the limits that the project sets itself"),
 }
 DATASETS = ("census2010", "nyctaxi", "syndata")
 STDOUT = "-"
@@ -57,34 +57,43 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         action="append",
         type=str.lower,
         choices=DATASETS,
-        help="only this data set; may be given several times",
+        help="use only this data set; may be given several times",
     )
     parser.add_argument(
-        "--nodes", type=_number, help="size of trees, about; by default those of the paper"
+        "--nodes",
+        type=_number,
+        help="approximate number of nodes; by default the sizes of the paper",
     )
     parser.add_argument(
-        "--repeat", type=_number, help="runs to average over, or to take the best time of"
+        "--repeat", type=_number, help="number of runs, for an average or for the best time"
     )
-    parser.add_argument("--quick", action="store_true", help="small trees, few runs")
+    parser.add_argument("--quick", action="store_true", help="use small trees and few runs")
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="write JSON, a Markdown report and figures there"
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="write JSON, a Markdown report and figures to this folder",
     )
     parser.add_argument(
         "--json",
         nargs="?",
         const=STDOUT,
         metavar="FILE",
-        help="write JSON to a file, or to standard output instead of tables",
+        help="write JSON to this file, or to standard output instead of tables",
     )
     parser.add_argument(
-        "--census-files", metavar="PATH", help="real data: 2010 Census Summary File 1 headers"
+        "--census-files",
+        metavar="PATH",
+        help="read the real data: geographic headers of the 2010 Census Summary File 1",
     )
-    parser.add_argument("--taxi-files", metavar="PATH", help="real data: 2013 trip records")
+    parser.add_argument(
+        "--taxi-files", metavar="PATH", help="read the real data: trip records of 2013"
+    )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the requested benchmarks; the exit status is 1 if any result was wrong."""
+    """Run the requested benchmarks, and return the exit status: 1 if any result was wrong."""
     import json
 
     from gmtree import _validate as check
@@ -102,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
         args.out.mkdir(parents=True, exist_ok=True)
     if args.json not in (None, STDOUT):
         check.new_file("--json", Path(args.json))
-    # Each result is printed as soon as it is known.
+    # Flush the output, so that each result is shown as soon as it is known.
     stream = sys.stderr if args.json == STDOUT else sys.stdout
     reports = []
     for name in [args.benchmark] if args.benchmark else BENCHMARKS:
@@ -122,7 +131,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def measure(name: str, settings: Settings, stream: TextIO | None = None) -> Report:
-    """Run one benchmark; print each result to `stream` as soon as it is known.
+    """Run one benchmark, and return its report; results go to `stream` as soon as they are known.
 
     Examples
     --------
@@ -147,7 +156,7 @@ def measure(name: str, settings: Settings, stream: TextIO | None = None) -> Repo
 
 
 def _number(text: str) -> int:
-    """Read a whole number of at least 1, such as 1e6 or 1_000_000."""
+    """An integer of at least 1, read from text such as 1e6 or 1_000_000."""
     try:
         value = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The data sets of the benchmarks, in full or cut to a size."""
+"""The data sets of the benchmarks, at full size or smaller."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HEIGHTS = (8, 12, 16, 20, 24)
 
 
 def load(name: str, settings: Settings, *, levels: int = LEVELS) -> Dataset:
-    """A data set, in full or of about ``settings.size`` nodes.
+    """A data set at full size, or with about ``settings.size`` nodes.
 
     Parameters
     ----------
@@ -74,14 +74,14 @@ def _grouped(seconds: int) -> Tree:
 
 
 class Part(NamedTuple):
-    """A data set cut to a smaller size."""
+    """The tree of a part of a data set."""
 
     label: str
     tree: Tree
 
 
 def part_count(name: str, settings: Settings) -> int:
-    """Number of parts that `parts` yields: levels, months or heights."""
+    """Number of trees that `parts` yields, one per level, month or height."""
     if name == "census2010":
         return len(datasets.census.LEVELS) - 1
     if name == "nyctaxi":
@@ -90,10 +90,10 @@ def part_count(name: str, settings: Settings) -> int:
 
 
 def parts(name: str, settings: Settings) -> Iterator[Part]:
-    """Trees of growing size, as in the paper.
+    """Yield trees of growing size, as in the paper.
 
-    Subtrees of the census without its lowest levels; the first months of the taxi data; complete
-    binary trees of several heights.
+    These are trees of the census without its lowest levels, trees of the first months of the taxi
+    data, or complete binary trees of several heights.
     """
     if name == "census2010":
         tree = load(name, settings).tree
@@ -108,7 +108,7 @@ def parts(name: str, settings: Settings) -> Iterator[Part]:
 
 
 def _first_seconds(settings: Settings) -> list[int]:
-    """Numbers of leaves in the first 1 to 12 months, or in twelfths of a smaller size."""
+    """Numbers of leaves in the first 1 to 12 months, scaled to a smaller size if requested."""
     ends = _month_ends()
     if settings.size is not None:
         ends = np.rint(ends / ends[-1] * settings.size / trees.GROUPED_NODES_PER_LEAF)

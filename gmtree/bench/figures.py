@@ -1,4 +1,4 @@
-"""Figures of reports, drawn with matplotlib."""
+"""Figures of benchmark reports, drawn with matplotlib."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Line(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """One part of a figure, on logarithmic axes; with `from_zero` the y axis is linear."""
+    """One part of a figure, with logarithmic axes; `from_zero` makes the y axis linear."""
 
     title: str
     y_label: str
@@ -28,7 +28,7 @@ class Panel(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """Panels side by side, with sizes of trees on their x axes: ``name``.png and ``name``.svg."""
+    """Panels side by side with sizes of trees on the x axes, for ``name``.png and ``name``.svg."""
 
     name: str
     title: str
@@ -36,7 +36,7 @@ class Figure(NamedTuple):
 
 
 def draw(figure: Figure, folder: Path) -> list[Path]:
-    """Draw a figure into a folder; return the files."""
+    """Draw a figure into files in a folder, and return their paths."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
 

@@ -1,7 +1,7 @@
-"""Consistency in vectorised numpy: one level at a time, without a loop over nodes.
+"""Consistency in vectorised numpy, one level at a time and without a loop over nodes.
 
-Benchmarks compare gmtree with this code. It calls compiled numpy functions a few times per level,
-which is fast for trees with few and large levels.
+Benchmarks compare gmtree with this code. It calls a few numpy functions per level, which is fast
+for trees with few and large levels.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gmtree.tree import Tree
 
 
 class Level(NamedTuple):
-    """The nodes of one depth and their families, by position from the root down.
+    """The nodes of one depth and their families. Positions are numbered from the root down.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class Level(NamedTuple):
     size : array of int
         Number of children of each inner node.
     t : array
-        Sum over the children of the variance of their estimates from below.
+        For each inner node, the sum of the variances `q` of its children.
     q : array or None
         Variance of each child's estimate from below; None if all children are leaves.
     """
@@ -58,7 +58,7 @@ class LevelByLevel:
 
     def __init__(self, tree: Tree) -> None:
         order, starts = _breadth_first(tree)
-        # If the nodes already have this order, they need not be permuted.
+        # If the nodes already have this order, no permutation is needed.
         self.order = None if np.array_equal(order, np.arange(tree.n)) else order
         self.levels: list[Level] = []
         children = tree.child_count[order]
@@ -106,7 +106,7 @@ class LevelByLevel:
 
 
 def _breadth_first(tree: Tree) -> tuple[np.ndarray, list[int]]:
-    """Nodes from the root down, siblings together, and the starts of all levels and the end."""
+    """Nodes from the root down with siblings together, and the start of each level, then n."""
     start, child = tree._children
     level = np.array([tree.root])
     levels, starts = [], [0]

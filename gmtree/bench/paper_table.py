@@ -1,9 +1,9 @@
 """The paper's table: error and consistency of each algorithm on the three data sets.
 
-Laplace noise of scale h, the number of levels, is added to every node of a tree (a privacy
-budget of 1). Squared errors are averaged over several runs. The table shows the measured error
-beside the expected error, because the variances of consistent values and of the unprocessed noise
-are known exactly.
+Laplace noise of scale h is added to every node of a tree, which corresponds to a privacy budget of
+1; h is the number of levels. Squared errors are averaged over several runs. Beside the measured
+errors, the table shows the expected errors of consistent values and of unprocessed noise, whose
+variances are known exactly.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ COLUMNS = (
 
 
 class Accuracy(NamedTuple):
-    """The accuracy of an algorithm: root mean square error of queries, and consistency bias."""
+    """Accuracy of an algorithm: the root mean square error of queries, and the consistency bias."""
 
     rmse: float
     bias: float
@@ -69,7 +69,8 @@ PAPER = {
     },
 }
 
-# Allowed relative distance of an expected error from the paper's, whose trees differ slightly.
+# Largest relative difference between an expected error and that of the paper, whose trees differ
+# slightly from ours.
 NEAR_PAPER = 0.04
 EQUAL = 1e-9
 NO_BIAS = 1e-6
@@ -96,20 +97,20 @@ def run(report: Report, settings: Settings) -> None:
         checks += experiment.checks(settings.is_full_size)
         if name == "nyctaxi" and settings.is_full_size:
             report.notes.append(experiment.scaled_note())
-        del experiment, table  # before the next data set is loaded
+        del experiment, table  # Free the memory before the next data set is loaded.
     titles = (Column(data.TITLES[name], ">", 15) for name in settings.datasets)
     table = report.table("All in one, rmse / bias", Column("algorithm", width=27), *titles)
     for label, cells in summary.items():
         table.add(label, *cells)
     report.add(checks)
     if not settings.is_full_size:
-        report.notes.append("The paper's figures are those of the full data sets.")
+        report.notes.append("The figures of the paper are for the full data sets.")
 
 
 class Experiment:
-    """Releases of one data set, and the results of all algorithms.
+    """Noisy releases of one data set, and the errors of all algorithms.
 
-    As in the paper, queries are nodes for the census, and ranges for the other data sets.
+    As in the paper, queries are nodes in the census and ranges in the other data sets.
     """
 
     def __init__(self, dataset: Dataset) -> None:
@@ -155,11 +156,11 @@ class Experiment:
         self.squares[name].append(Accuracy(rmse**2, bias**2))
 
     def measured(self, name: str) -> Accuracy:
-        """Square roots of averages of squares."""
+        """Measured error and bias: square roots of mean squares over all runs."""
         return Accuracy(*map(float, np.sqrt(np.mean(self.squares[name], axis=0))))
 
     def standard_error(self, name: str) -> float | None:
-        """Standard error of the measured root mean square error, from the spread of the runs."""
+        """Standard error of the measured root mean square error, estimated from the runs."""
         squares = [each.rmse for each in self.squares[name]]
         if len(squares) < 2:
             return None
@@ -175,7 +176,7 @@ class Experiment:
             variance = 2.0 * tree.height**2
             bias = variance * (1 + (tree.n - 1) / tree.n_internal)
             if self.ranges is not None:
-                # The sum of ones is the number of nodes that make up a range.
+                # With the value 1 at every node, the sum over a range is the size of its cover.
                 cover = queries.range_sum(tree, np.ones(tree.n, np.int64), self.ranges)
                 variance *= float(cover.mean())
             return Accuracy(variance**0.5, bias**0.5)
@@ -190,7 +191,7 @@ class Experiment:
     # ------------------------------------------------------------------ shown
 
     def description(self) -> str:
-        """The data set, the queries and the tree in two lines."""
+        """A description of the data set, the queries and the tree, in two lines."""
         kind = "node" if self.ranges is None else "range"
         tree, runs = self.tree, len(self.squares[GMC])
         return (
@@ -199,7 +200,7 @@ class Experiment:
         )
 
     def row(self, name: str) -> list[Cell]:
-        """Measured, expected and published figures of an algorithm."""
+        """Row of the table: the measured, expected and published figures of an algorithm."""
         nothing = (None, None)
         rmse, bias = self.measured(name)
         expected, expected_bias = self.expected(name) or nothing
@@ -208,10 +209,10 @@ class Experiment:
         return [name, rmse, error, expected, paper, bias, expected_bias, paper_bias]
 
     def scale_to_paper(self) -> float:
-        """The average height of the paper's trees relative to ours.
+        """Ratio of the average height of the paper's trees to the height of this tree.
 
-        The paper's random trees sometimes have one more level. The bias of unprocessed noise shows
-        this, because it is proportional to the number of levels.
+        Some random trees of the paper have one more level. The ratio follows from the bias of
+        unprocessed noise, which is proportional to the number of levels.
         """
         if self.dataset.name != "nyctaxi":
             return 1.0
@@ -220,7 +221,7 @@ class Experiment:
         return PAPER["nyctaxi"][PROCESSLESS].bias / ours.bias
 
     def scaled_note(self) -> str:
-        """Expected errors on trees as high as the paper's."""
+        """A note on expected errors for trees of the same average height as in the paper."""
         factor = self.scale_to_paper()
         scaled = [
             f"{name} {expected.rmse * factor:.2f}"
@@ -233,7 +234,7 @@ class Experiment:
         )
 
     def checks(self, is_full_size: bool) -> Iterator[Check]:
-        """Claims that must hold, whatever the noise."""
+        """Checks of claims that hold for any noise."""
         for name in (PROCESSLESS, GMC):
             expected, error = self.expected(name), self.standard_error(name)
             assert expected is not None
@@ -255,7 +256,7 @@ class Experiment:
 
 
 def is_complete(tree: Tree) -> bool:
-    """Whether all inner nodes have equally many children, and all leaves have the same depth.
+    """Whether all internal nodes have equally many children and all leaves have equal depth.
 
     Examples
     --------

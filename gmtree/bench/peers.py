@@ -1,6 +1,6 @@
-"""gmtree compared with other packages, on the same trees and values.
+"""Speed of gmtree compared with other packages, on the same trees and values.
 
-A peer is timed only if its results agree with ours.
+Another package (a peer) is timed only if its results agree with those of gmtree.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ QUICK_SLOW_NODES = 20_000
 
 
 def run(report: Report, settings: Settings) -> None:
-    """Time all comparisons whose peers are installed; name the rest."""
+    """Time all comparisons with installed packages, and list the packages that are missing."""
     cases = [(each, shape) for each in COMPARISONS if each.is_installed for shape in each.shapes]
     report.expect(len(cases))
     table = report.table("Best times", *COLUMNS)
@@ -55,17 +55,17 @@ def run(report: Report, settings: Settings) -> None:
 
 NOTE = """\
 Differences of the results are relative to the largest value; a peer that disagrees is not timed.
-For solvers everything counts: assembling, factoring and solving; for gmtree construction and
-post-processing. For sums along edges, and beside numpy, both sides are given the tree in the form
-that suits them best. 'Children first' is what a user does who knows that this order makes the
-factors of a tree sparse. Layers are timed forward and backward; the matrices of the peer, and the
-inverse that it needs, are computed beforehand."""
+The times of solvers include assembly, factorisation and solution; those of gmtree include
+construction and post-processing. For sums along edges, and in comparisons with numpy, both sides
+are given the tree in the form that suits them best. 'Children first' is an order of the rows that
+makes the factors of a tree sparse, which a user would have to know. Layers are timed forward and
+backward; the matrices and the inverse that the peer needs are computed beforehand."""
 
 
 def compare(
     comparison: Comparison, shape: str, settings: Settings
 ) -> tuple[int, float | None, float | None, float]:
-    """Tree size, our time, their time, and difference of results; no times if these differ."""
+    """Tree size, both times, and the difference of the results; no times if it is too large."""
     tree = trees.make(shape, nodes_for(comparison, shape, settings)).canonical()
     pair = comparison.prepare(tree)
     difference = pair.difference()
@@ -76,7 +76,7 @@ def compare(
 
 
 def nodes_for(comparison: Comparison, shape: str, settings: Settings) -> int | None:
-    """The requested size, or the largest size that the peer can handle in minutes."""
+    """Number of nodes: the requested one, or the largest that the peer can handle in minutes."""
     most = comparison.most_nodes.get(shape)
     if most is None:
         return settings.size

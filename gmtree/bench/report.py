@@ -1,4 +1,4 @@
-"""The findings of a benchmark, printed line by line as they are measured, then saved in files."""
+"""Reports of benchmarks, printed line by line as results are measured, and saved to files."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from gmtree.bench.settings import Settings
 
 Cell = str | int | float | None
 
-# Shown in cells that have no value.
+# The text of empty cells.
 NOTHING = "-"
 
 
 @dataclass(frozen=True)
 class Column:
-    """Name of a column, format of its numbers, and least width on a terminal.
+    """A column of a table: its name, the format of its numbers, and its least width on a terminal.
 
     A column without a `style` holds words.
     """
@@ -39,7 +39,7 @@ class Column:
         return cell if isinstance(cell, str) else format(cell, self.style)
 
     def padded(self, text: str) -> str:
-        """The text of a cell, padded: numbers to the right, words to the left."""
+        """The text of a cell, padded to the width of the column, with numbers on the right."""
         width = max(self.width, len(self.name))
         return text.rjust(width) if self.style else text.ljust(width)
 
@@ -81,19 +81,19 @@ class Table:
         return [column.text(cell) for column, cell in zip(self.columns, row, strict=True)]
 
     def numbers(self, name: str) -> list[float]:
-        """The numbers of a column, without its empty cells."""
+        """The numbers in the non-empty cells of a column."""
         k = [column.name for column in self.columns].index(name)
         return [float(x) for row in self.rows if isinstance(x := row[k], (int, float))]
 
     def as_markdown(self) -> str:
-        """The table for a document."""
+        """The table as Markdown text."""
         head = [column.name for column in self.columns]
         rule = ["---:" if column.style else ":---" for column in self.columns]
         lines = [head, rule, *map(self._texts, self.rows)]
         return "\n".join([f"### {self.title}", "", *("| " + " | ".join(x) + " |" for x in lines)])
 
     def as_dict(self) -> dict[str, Any]:
-        """The table for a program."""
+        """The table as a dictionary for JSON."""
         names = [column.name for column in self.columns]
         return {
             "title": self.title,
@@ -103,11 +103,11 @@ class Table:
 
 @dataclass(frozen=True)
 class Check:
-    """A claim about a number, and the number that was measured.
+    """A claim about a number, with the measured number.
 
-    `about_results` is True if the claim is that results are right. All other claims are about speed
-    and memory at the full sizes, so `applies` is False on smaller trees.
-    Without a `limit` the number is only shown.
+    `about_results` is True if the claim is that results are correct. All other claims are about
+    speed and memory at full size; `applies` is False on smaller trees. Without a `limit`, the
+    number is only shown.
     """
 
     claim: str
@@ -149,16 +149,16 @@ class Check:
 
 
 class Report:
-    """All that one benchmark finds.
+    """The tables, checks, figures and notes of one benchmark.
 
     Parameters
     ----------
     name, title : str
     settings : Settings
     progress : Progress, optional
-        The bar above which lines are printed.
+        The progress bar above which lines are printed.
     stream : text stream, optional
-        Where lines are printed as soon as they are known; by default nowhere.
+        Stream to which lines are printed as soon as they are known. By default nothing is printed.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class Report:
     # ------------------------------------------------------------------ while it is measured
 
     def say(self, text: str) -> None:
-        """Print a line above the progress bar; the title comes before the first one."""
+        """Print a line above the progress bar, preceded by the title if it is the first line."""
         if self._stream is not None:
             self._progress.say(text if self._has_title else f"{self.title}\n{text}", self._stream)
             self._has_title = True
@@ -197,12 +197,12 @@ class Report:
         self._started = True
 
     def table(self, title: str, *columns: Column) -> Table:
-        """Begin a table, whose rows are printed as they are added."""
+        """Begin a new table, and return it; its rows are printed as they are added."""
         self.tables.append(Table(title, list(columns), say=self.say))
         return self.tables[-1]
 
     def add(self, checks: Iterable[Check]) -> None:
-        """Print each check as soon as it has been measured."""
+        """Add checks, and print each one as soon as it has been measured."""
         for check in checks:
             applies = check.about_results or self.is_full_size
             self.checks.append(replace(check, applies=applies))
@@ -219,11 +219,11 @@ class Report:
 
     @property
     def is_right(self) -> bool:
-        """Whether all results were right, however long they took."""
+        """Whether all checks of results hold; speed and memory do not matter."""
         return all(check.holds for check in self.checks if check.about_results)
 
     def as_markdown(self) -> str:
-        """The report as a document that shows the figures beside it."""
+        """The report as Markdown text that shows the figures in the same folder."""
         columns = [Column("check"), Column("measured", ".4g"), Column("limit"), Column("verdict")]
         rows: list[list[Cell]] = [[x.claim, x.measured, x.bound, x.verdict] for x in self.checks]
         tables = [*self.tables, *([Table("Checks", columns, rows)] if rows else [])]
@@ -232,7 +232,7 @@ class Report:
         return "\n\n".join([*parts, *self.notes, self.footer()]) + "\n"
 
     def as_dict(self) -> dict[str, Any]:
-        """The report for a program, with the machine and the versions of the packages."""
+        """The report as a dictionary for JSON, with the machine and the versions of packages."""
         return {
             "benchmark": self.name,
             "title": self.title,
@@ -248,7 +248,7 @@ class Report:
         }
 
     def footer(self) -> str:
-        """Machine and versions in two lines."""
+        """The machine and the versions of the packages, in two lines."""
         where = timing.machine()
         versions = [f"{name} {text}" for name, text in timing.versions().items() if text]
         return (
@@ -258,7 +258,7 @@ class Report:
         )
 
     def write(self, folder: Path) -> list[Path]:
-        """Write JSON, Markdown and, if matplotlib is installed, figures; return the files."""
+        """Write JSON, Markdown and, if matplotlib is installed, figures; return their paths."""
         if self.figures and find_spec("matplotlib") is None:
             self.notes.append(
                 "No figures were drawn: matplotlib is not installed (pip install 'gmtree[plot]')."

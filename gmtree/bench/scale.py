@@ -1,4 +1,4 @@
-"""Running time by size: on the paper's data sets, and per node over four decades of sizes."""
+"""Running time by size: on the data sets of the paper, and per node for sizes over four decades."""
 
 from __future__ import annotations
 
@@ -32,13 +32,15 @@ RECURSIVE: dict[str, Algorithm] = {
 }
 ALGORITHMS = (FROM_PARENTS, *COMPILED, *RECURSIVE)
 
-# The recursive algorithms use lists of Python numbers: bytes per node, and seconds per call.
+# The recursive algorithms use lists of Python numbers. These are their memory in bytes per node,
+# and the longest time in seconds.
 RECURSIVE_BYTES = 400
 RECURSIVE_SECONDS, RECURSIVE_SECONDS_QUICK = 60.0, 0.2
-# Shorter calls are repeated, because a garbage collection may happen during one of them.
+# Calls that take less time than this are repeated, since a garbage collection may disturb one of
+# them.
 WORTH_REPEATING = 3.0
 
-# The promised speed-up of full GMC over the recursive algorithms, on the whole census.
+# The least speed-up of full GMC over the recursive algorithms, on the whole census.
 LEAST_SPEED_UP = 100.0
 
 SMALLEST, LARGEST = 10**4, 10**8
@@ -46,7 +48,7 @@ MOST_SPREAD = 3.0
 
 
 def run(report: Report, settings: Settings) -> None:
-    """Time all algorithms on parts of the data sets, then the time of GMC per node."""
+    """Time all algorithms on parts of the data sets, and GMC per node for trees of all sizes."""
     sizes = decades(settings)
     parts = sum(data.part_count(name, settings) for name in settings.datasets)
     report.expect(parts + len(sizes))
@@ -60,7 +62,7 @@ def run(report: Report, settings: Settings) -> None:
             *(Column(algorithm, ",.2f") for algorithm in ALGORITHMS),
         )
         time_parts(report, table, name, settings)
-        # An algorithm that has no times for some sizes lacks those of the largest sizes.
+        # If an algorithm has no times for some sizes, these are the largest sizes.
         lines = [
             Line(algorithm, table.numbers("nodes")[: len(times)], times)
             for algorithm in ALGORITHMS
@@ -79,13 +81,13 @@ def run(report: Report, settings: Settings) -> None:
         Figure("per_node", "Time per node", [Panel("", "ns per node", [line], from_zero=True)]),
     ]
     report.notes.append(
-        f"'{FROM_PARENTS}' includes ordering the tree; all others are given the tree, and GMC "
-        "then does\nconstruction and post-processing."
+        f"'{FROM_PARENTS}' includes ordering the tree. All others are given the tree; the time of\n"
+        "GMC then includes construction and post-processing."
     )
 
 
 def time_parts(report: Report, table: Table, name: str, settings: Settings) -> None:
-    """Add a row to the table for each part of a data set, with milliseconds."""
+    """Add a row with times in milliseconds to the table, for each part of a data set."""
     repeat = settings.times(usual=3, quick=2)
     most = RECURSIVE_SECONDS_QUICK if settings.quick else RECURSIVE_SECONDS
     per_node = dict.fromkeys(RECURSIVE, 0.0)
@@ -99,7 +101,7 @@ def time_parts(report: Report, table: Table, name: str, settings: Settings) -> N
             if too_large or per_node[each] * tree.n > most:
                 seconds.append(None)
                 continue
-            gc.collect()  # so that this call does not pay for garbage of earlier ones
+            gc.collect()  # Otherwise this call might be charged for garbage of earlier calls.
             taken = best_time(partial(function, tree, v), 2, WORTH_REPEATING)
             per_node[each] = taken / tree.n
             seconds.append(taken)
@@ -107,12 +109,12 @@ def time_parts(report: Report, table: Table, name: str, settings: Settings) -> N
 
 
 def full_gmc(parent: np.ndarray, v: np.ndarray, out: np.ndarray) -> None:
-    """Compute consistent values, starting from an array of parents."""
+    """Compute consistent values into `out`, starting from an array of parents."""
     Consistency(Tree.from_parents(parent)).project(v, out=out)
 
 
 def speed_ups(table: Table) -> Iterator[Check]:
-    """Speed-up of GMC over the recursive algorithms on the largest part, if these finished."""
+    """Checks of the speed-up over the recursive algorithms that finished the largest part."""
     for name in RECURSIVE:
         times = table.numbers(name)
         if len(times) == len(table.rows):
@@ -122,13 +124,13 @@ def speed_ups(table: Table) -> Iterator[Check]:
 
 
 def decades(settings: Settings) -> list[int]:
-    """Sizes for the time per node."""
+    """Tree sizes for which the time per node is measured."""
     largest = settings.size or LARGEST
     return [10**k for k in range(1, 12) if SMALLEST <= 10**k <= largest] or [largest]
 
 
 def time_per_node(report: Report, sizes: list[int], settings: Settings) -> Table:
-    """Time per node of both stages, for trees of all sizes."""
+    """Measure the time per node of both stages, for trees of all sizes."""
     parts = ("construction", "post-processing", "total")
     table = report.table(
         "Nanoseconds per node, random families of 2 to 5",
@@ -139,7 +141,7 @@ def time_per_node(report: Report, sizes: list[int], settings: Settings) -> Table
         report.step(f"time per node: {size:,} nodes")
         tree = trees.make("grouped", size)
         v, out = measurements(tree), np.empty(tree.n)
-        # Small trees take too little time for the clock, and calls of functions dominate.
+        # On small trees the times are too short for the clock and dominated by function calls.
         repeat = settings.times(usual=5, quick=3) * max(1, 10**6 // tree.n)
         total = best_time(partial(full_gmc, tree.parent, v, out), repeat)
         after = best_time(partial(Consistency(tree).project, v, out=out), repeat)

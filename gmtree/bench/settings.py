@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-# Large enough that sweeps outweigh calls, small enough for the whole run to take seconds.
+# Number of nodes in quick runs: enough for sweeps to take longer than function calls, and few
+# enough for a run to take seconds.
 QUICK_NODES = 100_000
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Options of a benchmark, which chooses all numbers that are None.
+    """Options of a benchmark; for a number that is None, each benchmark uses its own default.
 
     Attributes
     ----------
@@ -20,7 +21,7 @@ class Settings:
     nodes : int or None
         Approximate size of trees; None for the sizes of the paper.
     repeat : int or None
-        Number of runs, for an average or for the best time.
+        Number of runs, for an average or for the best time; None for the default of the benchmark.
     quick : bool
         Whether to leave out slow measurements.
     files : mapping from str to str
@@ -35,16 +36,16 @@ class Settings:
 
     @property
     def size(self) -> int | None:
-        """The requested number of nodes, or that of a quick run."""
+        """The requested number of nodes, or that of a quick run; None for full size."""
         return QUICK_NODES if self.nodes is None and self.quick else self.nodes
 
     @property
     def is_full_size(self) -> bool:
-        """Whether trees have the sizes for which claims are made."""
+        """Whether trees have their full size, for which claims about speed are made."""
         return self.size is None
 
     def times(self, usual: int, quick: int) -> int:
-        """Number of repetitions, given the usual number and the number in quick runs."""
+        """Number of repetitions: as requested, or else the default of usual or quick runs."""
         if self.repeat is not None:
             return self.repeat
         return quick if self.quick else usual

@@ -19,9 +19,9 @@ NUMBERINGS = ("level by level", "at random")
 
 
 def run(report: Report, settings: Settings) -> None:
-    """Time the stages on each data set, in an easy numbering and in the hardest one.
+    """Time both stages on each data set, in canonical and in random numbering.
 
-    Quick runs leave out the hardest numbering, for which everything is compiled once more.
+    Quick runs leave out the random numbering, for which all kernels are compiled once more.
     """
     numberings = NUMBERINGS[:1] if settings.quick else NUMBERINGS
     report.expect(len(settings.datasets) * len(numberings))
@@ -51,7 +51,7 @@ def run(report: Report, settings: Settings) -> None:
 
 
 def _stages(parent: np.ndarray, settings: Settings) -> list[float]:
-    """Seconds of each stage, and of copying a vector."""
+    """Time in seconds of each stage, and of copying a vector."""
     tree = Tree.from_parents(parent)
     post = Consistency(tree)
     v, out, whole = measurements(tree), np.empty(tree.n), np.empty(tree.n, np.int64)

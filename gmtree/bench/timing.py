@@ -1,7 +1,7 @@
-"""Measuring time and memory on a machine that also runs other programs.
+"""Measurement of time and memory on a machine that also runs other programs.
 
-A time is the best of several, because other programs can only add to it. If two times are to be
-compared, the calls alternate, so that both times suffer from the same disturbances.
+A time is the best of several, because other programs can only increase it. To compare two times,
+the calls alternate, so that both times suffer from the same disturbances.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gmtree._version import __version__
 
 Action = Callable[[], object]
 
-# Packages whose version may explain a number in a report.
+# Packages whose versions are stated in reports.
 PACKAGES = (
     *("numpy", "numba", "scipy", "higra", "opendp", "hierarchicalforecast"),
     *("clarabel", "scikit-sparse", "matplotlib", "torch"),
@@ -33,7 +33,7 @@ PACKAGES = (
 
 
 def time_of(action: Action) -> float:
-    """Seconds that one call takes."""
+    """Time of one call in seconds."""
     start = perf_counter()
     action()
     return perf_counter() - start
@@ -42,11 +42,11 @@ def time_of(action: Action) -> float:
 def best_times(
     actions: Sequence[Action], times: int = 5, patience: float = math.inf
 ) -> list[float]:
-    """Seconds that the fastest of several calls of each action takes.
+    """Time in seconds of the fastest of several calls of each action.
 
-    The actions are called in turns. A first call of each is not timed, because it may compile or
-    touch memory for the first time. If it takes longer than `patience` seconds, however, it is the
-    only call, and its time is returned.
+    The actions are called in turn. The first call of each action does not count, because it may
+    compile or touch new memory. If it takes longer than `patience` seconds, however, it is the only
+    call, and its time is returned.
 
     Examples
     --------
@@ -64,24 +64,24 @@ def best_times(
 
 
 def best_time(action: Action, times: int = 5, patience: float = math.inf) -> float:
-    """`best_times` of one action."""
+    """Time in seconds of the fastest of several calls, as in `best_times`."""
     return best_times((action,), times, patience)[0]
 
 
 def ratio(action: Action, other: Action, times: int = 5) -> float:
-    """Time of an action in units of another one."""
+    """Ratio of the times of two actions, called in turn."""
     ours, theirs = best_times((action, other), times)
     return ours / theirs
 
 
 def copying(n: int) -> Action:
-    """Copy a vector of n floats into memory in use: the least time that any result takes."""
+    """An action that copies a vector of n floats, the least work that produces such a result."""
     source, target = np.ones(n), np.zeros(n)
     return lambda: np.copyto(target, source)
 
 
 def peak_bytes(action: Action) -> int:
-    """Largest number of bytes that Python and numpy allocate in addition during a call."""
+    """Peak number of bytes that Python and numpy allocate during a call."""
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
@@ -94,11 +94,11 @@ def peak_bytes(action: Action) -> int:
 def peak_memory() -> int | None:
     """Peak memory of this process, in bytes; None if the platform does not report it."""
     try:
-        # Unlike `ru_maxrss`, this number does not start at the peak of the parent process.
+        # Unlike `ru_maxrss`, this number does not include the peak of the parent process.
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
-    except OSError:  # not Linux
+    except OSError:  # This is not Linux.
         pass
     try:
         import resource
@@ -109,7 +109,7 @@ def peak_memory() -> int | None:
 
 
 def machine() -> dict[str, Any]:
-    """The machine and the Python that times were measured on."""
+    """Description of the machine and of the Python version."""
     return {
         "system": f"{platform.system()} {platform.release()}",
         "processor": _processor(),

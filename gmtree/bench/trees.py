@@ -1,4 +1,4 @@
-"""Trees for benchmarks: three that resemble large data, and extreme shapes."""
+"""Trees for benchmarks: shapes that resemble large data sets, and extreme shapes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from gmtree import datasets, shapes
 from gmtree.matrix import GenerationMatrix
 from gmtree.tree import Tree
 
-# Families of 2, 3, 4 and 5 at 40, 30, 20 and 10 % have 3 on average, and 1 + 1/3 + 1/9 + ... = 1.5.
+# Families of 2, 3, 4 and 5 nodes with probabilities of 40, 30, 20 and 10 % have 3 nodes on average,
+# and 1 + 1/3 + 1/9 + ... = 1.5.
 GROUPED_NODES_PER_LEAF = 1.5
-# Groups of 20 leaves, and of 50 such groups.
+# A group has 20 leaves, and each node above has 50 groups.
 SERIES_NODES_PER_LEAF = 1.051
 
 
@@ -56,19 +57,19 @@ SHAPES = {
     "depth first": Shape(_depth_first, 2**24 - 1, "complete binary, numbered depth first"),
     "grouped": Shape(_grouped, 15_000_000, "random families of 2 to 5"),
     "series": Shape(_series, 105_100, "100,000 time series, 4 levels"),
-    "chain": Shape(shapes.chain, 10_000_000, "every node one child"),
-    "star": Shape(shapes.star, 10_000_000, "all nodes below the root"),
+    "chain": Shape(shapes.chain, 10_000_000, "every node has one child"),
+    "star": Shape(shapes.star, 10_000_000, "all other nodes are children of the root"),
     "caterpillar": Shape(shapes.caterpillar, 10_000_000, "a chain with a leaf at each node"),
-    "random": Shape(_random, 10_000_000, "each node below a random earlier one"),
+    "random": Shape(_random, 10_000_000, "each node is a child of a random earlier node"),
 }
 
-# The shapes that resemble large data, and the extremes.
+# The shapes that resemble large data sets, and the extreme shapes.
 LARGE = ("census", "binary", "grouped")
 EXTREMES = ("chain", "star", "caterpillar", "random")
 
 
 def make(shape: str, nodes: int | None = None) -> Tree:
-    """Make a tree of a shape, with about `nodes` nodes or with its full size.
+    """A tree of a shape, with about `nodes` nodes or of its full size.
 
     Examples
     --------
@@ -95,7 +96,7 @@ def binary_height(nodes: int) -> int:
 
 
 def renumber(parent: np.ndarray, number: np.ndarray) -> np.ndarray:
-    """Parents of the same tree if node i gets the number ``number[i]``.
+    """Parents of the tree in which node i gets the number ``number[i]``.
 
     Examples
     --------
@@ -110,13 +111,13 @@ def renumber(parent: np.ndarray, number: np.ndarray) -> np.ndarray:
 
 
 def shuffled(tree: Tree, rng: np.random.Generator | int = 2) -> np.ndarray:
-    """Parents of the same tree, nodes numbered at random."""
+    """Parents of the tree with its nodes numbered at random."""
     number = np.random.default_rng(rng).permutation(tree.n).astype(tree.parent.dtype)
     return renumber(tree.parent, number)
 
 
 def depth_first(tree: Tree) -> np.ndarray:
-    """Parents of the same tree, with nodes numbered in depth-first order: parents first.
+    """Parents of the tree with its nodes numbered depth first, so that parents come first.
 
     Examples
     --------
@@ -131,7 +132,7 @@ def depth_first(tree: Tree) -> np.ndarray:
     before = np.cumsum(size[siblings]) - size[siblings]
     starts = np.flatnonzero(np.diff(above, prepend=-2))
     family = np.repeat(starts, np.diff(starts, append=tree.n))
-    # A node comes right after its parent and the subtrees of its earlier siblings.
+    # The number of a node follows those of its parent and of the subtrees of its earlier siblings.
     step = np.empty(tree.n, dtype=np.int64)
     step[siblings] = 1 + before - before[family]
     step[tree.root] = 0

@@ -432,7 +432,7 @@ def test_bars():
         assert check.measured > 0 or check.about_results
         assert check.verdict == ("ok" if check.about_results else "-")
     title, *lines = stream.getvalue().splitlines()[: len(claims) + 1]
-    assert title.startswith("The limits that gmtree sets itself")
+    assert title.startswith("Ratios of speed and memory")
     assert lines == [str(check) for check in report.checks]
 
 
