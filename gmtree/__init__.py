@@ -12,23 +12,27 @@ array([1., 2., 2., 3., 3.])
 
 For all:
 
-    guide                   the pages of the guide, one for each subject Tree                    a
-    rooted tree: from_parents, from_levels, from_newick, to_newick, ... shapes trees of a given
-    shape: complete, chain, star, calendars, random plot pictures of trees, errors and releases
-    (needs matplotlib) DataWarning             the warning about data that look wrong, such as a
-    missing label InputError              an argument has an invalid value; attributes argument,
-    rule, node InputTypeError          an argument has an invalid type IntegerOverflowError    a sum
-    of integers does not fit into 64 bits __version__             the version of gmtree, as text
+    guide                   the pages of the guide, one for each subject
+    Tree                    a rooted tree: from_parents, from_levels, from_newick, to_newick, ...
+    shapes                  trees of a given shape: complete, chain, star, calendars, random
+    plot                    pictures of trees, errors and releases (needs matplotlib)
+    DataWarning             the warning about data that look wrong, such as a missing label
+    InputError              an argument has an invalid value: argument, rule and first node
+    InputTypeError          an argument has an invalid type, with the same attributes
+    IntegerOverflowError    a sum of integers does not fit into 64 bits
+    __version__             the version of gmtree, as text
 
 For matrices and recursions:
 
     GenerationMatrix        G: node weights, minus edge weights; products and solves are sweeps
     ConstraintMatrix        M: M.T @ v is zero if each parent is the sum of its children
-    MappingMatrix           H: selects entries of a vector; H.T puts them back adjacency
-    the adjacency matrix of a tree laplacian               the Laplacian matrix of a tree
-    distance_matrix         distances of all pairs of nodes ancestral_matrix        common ancestors
-    of all pairs of leaves householder             one step of the LO-QR decomposition lo_qr
-    the LO-QR decomposition
+    MappingMatrix           H: selects entries of a vector; H.T puts them back
+    adjacency               the adjacency matrix of a tree
+    laplacian               the Laplacian matrix of a tree
+    distance_matrix         distances of all pairs of nodes
+    ancestral_matrix        common ancestors of all pairs of leaves
+    householder             one step of the LO-QR decomposition
+    lo_qr                   the LO-QR decomposition
 
 For values that should add up:
 
@@ -40,10 +44,11 @@ For values that should add up:
 
 For DataFrames of pandas and polars, and pyarrow Tables:
 
-    rollup_frame            sum the rows of a DataFrame at every level reconcile_frame         make
-    the values of a DataFrame add up diagnose_frame          compare each value with its estimate
-    from all other values release_frame           publish the counts of a DataFrame with
-    differential privacy frames                  the module of these functions
+    rollup_frame            sum the rows of a DataFrame at every level
+    reconcile_frame         make the values of a DataFrame add up
+    diagnose_frame          compare each value with its estimate from all other values
+    release_frame           publish the counts of a DataFrame with differential privacy
+    frames                  the module of these functions
 
 For neural networks:
 
@@ -59,17 +64,17 @@ For privacy:
 
     release                 publish counts with differential privacy, consistent, with a ledger
     Release                 a release: values, intervals, plan (errors by level), save, ...
-    release_tables          publish a table at each leaf, and its marginals TableRelease
-    a release of tables, as release_tables returns it plan                    the errors of a
-    release, computed without data privacy                 accounts, ledgers, optimal shares, exact
-    noise; noise for tests
+    release_tables          publish a table at each leaf, and its marginals
+    TableRelease            a release of tables, as release_tables returns it
+    plan                    the errors of a release, computed without data
+    privacy                 accounts, ledgers, optimal shares, exact noise; noise for tests
 
 For the paper and its experiments:
 
     gmc                     the published algorithm, and a table from its notation to gmtree
-    baselines               other algorithms: Boosting, PrivTrie, dense algebra queries
-    node and range queries, and their errors datasets                Census2010, NYCTaxi and
-    SynData, or look-alikes of the same shape
+    baselines               other algorithms: Boosting, PrivTrie, dense algebra
+    queries                 node and range queries, and their errors
+    datasets                Census2010, NYCTaxi and SynData, or look-alikes of the same shape
 
 On the command line: ``gmtree demo``, ``gmtree release``, ``gmtree account``, ``gmtree verify``,
 ``gmtree reconcile``, ``gmtree info``, ``gmtree warm``, ``gmtree bench``.
