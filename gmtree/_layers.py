@@ -1,12 +1,15 @@
 """Linear maps on trees for automatic differentiation, shared by the torch and jax modules.
 
-On the CPU, maps and their transposes are sweeps over numpy arrays, one row per node. On an
-accelerator, `Levels` computes them level by level with the operations of torch or jax.
+On the CPU, `Projection` and `Solve` are sweeps over numpy arrays with one row per node; they know
+their transposes and the gradients of their weights. On an accelerator, `Levels` computes the same
+level by level with operations of torch or jax. `Library` checks arguments and chooses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -27,58 +30,107 @@ def consistency(tree: Tree | Consistency, variance: Any) -> Consistency:
     return Consistency(tree, variance)
 
 
-def node_axis(shape: Sequence[int], n: int, dim: int | None) -> int:
-    """The axis of the nodes: the last one if it has one entry per node, or else the one before."""
-    if dim is None:
-        dim = -2 if len(shape) > 1 and shape[-1] != n else -1
-    if not -len(shape) <= dim < len(shape) or shape[dim] != n:
-        check.fail("values", f"must have {n} nodes along an axis, not shape {tuple(shape)}.")
-    return dim
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """``P v`` for a projection P or its transpose, one column for each column of v.
+
+    Without `post`, each call is given its variances s. With x, leaves that are zero in the optimum
+    x without negative values are held there; x has a column for each column of v.
+    """
+
+    tree: Tree
+    post: Consistency | None
+    nonnegative: bool = False
+    transposed: bool = False
+
+    def __call__(self, v: np.ndarray, s: Any, x: Any) -> np.ndarray:
+        post = self.post
+        if post is None:
+            post = Consistency(self.tree, {"node": s.astype(np.float64)})
+        if self.nonnegative:
+            return post.project(v, nonnegative=True)
+        if x is None:
+            return _project(post, v, self.transposed)
+        variance = post._factor.variance
+        held = (x == 0) & ((self.tree.child_count == 0) & (variance > 0))[:, None]
+        out = np.where(held, 0, v)
+        for j in range(v.shape[1]):
+            node = np.where(held[:, j], 0.0, variance)
+            solver = Consistency(self.tree, {"node": node}) if held[:, j].any() else post
+            out[:, j] = _project(solver, out[:, j : j + 1].copy(), self.transposed)
+        return np.where(held, 0, out)
+
+    def backward(self, out: Any, s: Any, x: Any) -> tuple[Projection, Any, Any]:
+        """The transposed map, and its s and x."""
+        turned = replace(self, nonnegative=False, transposed=not self.transposed)
+        return turned, s, out if self.nonnegative else x
+
+    def gradients(self, xp: Any, v: Any, out: Any, g: Any, back: Any, s: Any, x: Any) -> Any:
+        """Gradients of s and x: for s, 0 at variances that are 0 or infinite."""
+        if s is None:
+            return None, None
+        moved = out * (g - back) if self.transposed else back * (v - out)
+        usual = xp.isfinite(s) & (s > 0)
+        return xp.where(usual, -moved.sum(1) / xp.where(usual, s, 1.0), 0.0), None
 
 
-def columns(values: Any, n: int, dim: int | None, moveaxis: Any) -> tuple[Any, Any]:
-    """Values with one row per node, and a function that restores the shape for results."""
-    axis = node_axis(values.shape, n, dim)
-    moved = moveaxis(values, axis, 0)
-    shape = tuple(moved.shape)
-    return moved.reshape(n, -1), lambda out: moveaxis(out.reshape(shape), 0, axis)
+@dataclass(frozen=True, eq=False)
+class Solve:
+    """``G.T.solve`` if upward, else ``G.solve``; weights are by node, or None if all are one."""
+
+    tree: Tree
+    up: bool
+
+    def __call__(self, v: np.ndarray, node: Any, edge: Any) -> np.ndarray:
+        flat = np.ascontiguousarray(v[:, 0]) if v.shape[1] == 1 else v
+        w, e = (None if a is None else self.tree._to_positions(a) for a in (node, edge))
+        out, sweep = np.empty_like(flat), _sweep.accumulate if self.up else _sweep.propagate
+        sweep(self.tree._layout, flat, out, w, e)
+        return out.reshape(v.shape)
+
+    def backward(self, out: Any, node: Any, edge: Any) -> tuple[Solve, Any, Any]:
+        """The transposed map, and its weights."""
+        return Solve(self.tree, not self.up), node, edge
+
+    def gradients(self, xp: Any, v: Any, out: Any, g: Any, back: Any, node: Any, edge: Any) -> Any:
+        """Gradients of the weights."""
+        of_node = None if node is None else -(back * out).sum(1)
+        if edge is None:
+            return of_node, None
+        parent = xp.asarray(self.tree.parent.astype(np.int64))
+        above, own = (back, out) if self.up else (out, back)
+        return of_node, xp.where(parent < 0, 0.0, (above[parent] * own).sum(1))
 
 
 # --------------------------------------------------------------------------- sweeps
 
 
-def project(post: Consistency, v: np.ndarray, transposed: bool) -> np.ndarray:
-    """``P v`` or ``P.T v`` for the projection P, one column for each column of v."""
+def _project(post: Consistency, v: np.ndarray, transposed: bool) -> np.ndarray:
+    """``P v`` or ``P.T v``; one column comes back as a vector."""
     if v.shape[1] == 1:
         v = v[:, 0]
     factor = post._factor
     if not transposed or factor.s is None:
         return post.project(v)
-    s = factor.variance if v.ndim == 1 else factor.variance[:, None]
     if factor.measured is None and not factor.some_exact:
         # P = C / s for the symmetric covariance C of the result.
-        out = post.project(v * s)
-        out /= s
-        return out.astype(v.dtype, copy=False)
+        out = post.project((v.T * factor.variance).T)
+        return (out.T / factor.variance).T.astype(v.dtype, copy=False)
     return _transposed(post, v.astype(np.float64)).astype(v.dtype, copy=False)
 
 
 def _transposed(post: Consistency, g: np.ndarray) -> np.ndarray:
     """``P.T g`` as two sweeps, for any variances: the sweeps of P in reverse."""
-    factor, layout = post._factor, post.tree._layout
+    tree, layout = post.tree, post.tree._layout
     gain, carry, share = _weights(post)
-    total = np.empty(g.shape)
+    total, out = np.empty(g.shape), np.empty(g.shape)
     _sweep.accumulate(layout, g, total, None, share)
-    above = np.zeros(g.shape)
-    child = np.flatnonzero(post.tree.parent >= 0)
-    above[child] = (g - total)[post.tree.parent[child]]
-    out = np.empty(g.shape)
+    above = (g - total)[tree.parent]
+    above[tree.root] = 0
     from_parent = np.zeros(layout.n)
     from_parent[1:] = carry[layout.parent[1:]]
     _sweep.propagate(layout, total + above, out, None, from_parent)
-    gain = factor.tree._from_positions(gain)
-    out *= gain if g.ndim == 1 else gain[:, None]
-    return out
+    return (out.T * tree._from_positions(gain)).T
 
 
 def _weights(post: Consistency) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -88,51 +140,92 @@ def _weights(post: Consistency) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     assert s is not None
     t = np.full(s.size, np.inf)
     t[: factor.t.size] = factor.t
-    gain, carry, q = combine(np, s, t)
-    if factor.q is not None:
-        q = factor.q
     share, above = np.zeros(s.size), t[parent[1:]]
     with np.errstate(invalid="ignore", divide="ignore"):
+        gain, carry, q = combine(np, s, t)
+        q = q if factor.q is None else factor.q
         share[1:] = np.where(np.isinf(above), q[1:], np.where(above > 0, q[1:] / above, 0.0))
     return gain, carry, share
 
 
 def combine(xp: Any, s: Any, t: Any) -> tuple[Any, Any, Any]:
     """(t / (s + t), s / (s + t), s t / (s + t)) with their limits for 0 and infinity."""
-    total = s + t
-    plain = xp.isfinite(total) & (total > 0)
-    inverse = 1.0 / xp.where(plain, total, xp.ones_like(total))
-    own, below = xp.where(plain, s, xp.ones_like(total)), xp.where(plain, t, xp.ones_like(total))
-    zero, one = xp.zeros_like(total), xp.ones_like(total)
-    known = xp.isfinite(s + zero) & ~((s > 0) & (t == 0))
-    gain = xp.where(plain, below * inverse, xp.where(known, one, zero))
-    carry = xp.where(plain, own * inverse, xp.where(known, zero, one))
-    return gain, carry, xp.where(plain, own * below * inverse, xp.minimum(s + zero, t + zero))
+    known = (s == 0) | (xp.isinf(t) & xp.isfinite(s))
+    plain = ~known & xp.isfinite(s) & (t > 0)
+    own, below = xp.where(plain, s, 1.0), xp.where(plain, t, 1.0)
+    gain = xp.where(plain, below / (own + below), known)
+    carry = xp.where(plain, own / (own + below), ~known)
+    return gain, carry, xp.where(plain, below * carry, xp.where(known, s, t))
 
 
-def held_leaves(post: Consistency, x: np.ndarray) -> np.ndarray:
-    """Leaves that the optimum x without negative values holds at zero."""
-    leaf = (post.tree.child_count == 0) & (post._factor.variance > 0)
-    return (x == 0) & leaf[:, None]
+# --------------------------------------------------------------------------- torch and jax
 
 
-def held_transposed(post: Consistency, x: np.ndarray, g: np.ndarray) -> np.ndarray:
-    """The transposed derivative of the optimum x without negative values, for fixed held leaves."""
-    held, out = held_leaves(post, x), np.empty(g.shape, g.dtype)
-    for j in range(g.shape[1]):
-        s = np.where(held[:, j], 0.0, post._factor.variance)
-        solver = Consistency(post.tree, {"node": s}) if held[:, j].any() else post
-        out[:, j] = np.where(held[:, j], 0, project(solver, g[:, j : j + 1], True))
-    return out
+@dataclass(frozen=True, eq=False)
+class Library:
+    """The functions of `gmtree.torch` or `gmtree.jax`, given what differs between the two."""
 
+    xp: Any  # torch or jax.numpy
+    array: type
+    on_cpu: Callable  # of values: whether sweeps can read their memory
+    floating: Callable  # of (name, x, dtype): x with that dtype or, for None, with 32 or 64 bits
+    apply: Callable  # of (Projection or Solve, v, its weights): differentiable
+    solver: Callable  # of (tree, variances): a Consistency, or None if they are not yet known
+    put: Callable  # of (numpy array, values): the array on the device of the values
+    add_rows: Callable  # of (count, index, rows): `count` rows, each the sum of those of its index
+    until_same: Callable  # of (function, x): x after as many calls as change it
 
-def solve(tree: Tree, v: np.ndarray, node: Any, edge: Any, up: bool) -> np.ndarray:
-    """``G.T.solve`` or ``G.solve`` for columns; weights are by node, or None if all are one."""
-    layout, flat = tree._layout, v[:, 0] if v.shape[1] == 1 else v
-    flat, out = np.ascontiguousarray(flat), np.empty(flat.shape, v.dtype)
-    w, e = (None if a is None else tree._to_positions(a.astype(v.dtype)) for a in (node, edge))
-    (_sweep.accumulate if up else _sweep.propagate)(layout, flat, out, w, e)
-    return out.reshape(v.shape)
+    def _start(self, tree: Tree, values: Any, dim: int | None, by_level: bool | None) -> Any:
+        """Values with one row per node, a function that restores their shape, and `Levels`."""
+        check.instance("tree", tree, Tree)
+        values, n = self.floating("values", values, None), tree.n
+        shape = tuple(values.shape)
+        if dim is None:
+            dim = -2 if len(shape) > 1 and shape[-1] != n else -1
+        if not -len(shape) <= dim < len(shape) or shape[dim] != n:
+            check.fail("values", f"must have {n} nodes along an axis, not shape {shape}.")
+        moved = self.xp.moveaxis(values, dim, 0)
+        by_level = not self.on_cpu(values) if by_level is None else by_level
+        levels = Levels(self, tree, values) if by_level else None
+
+        def restore(x: Any) -> Any:
+            return self.xp.moveaxis(x.reshape(moved.shape), 0, dim)
+
+        return moved.reshape(n, -1), restore, levels
+
+    def _weights(self, name: str, w: Any, v: Any) -> Any:
+        if w is None:
+            return None
+        w = self.floating(name, w, v.dtype)
+        if w.shape != v.shape[:1]:
+            check.fail(name, f"must have shape ({len(v)},), one per node, not {tuple(w.shape)}.")
+        return w
+
+    def reconcile(
+        self, tree: Any, noisy: Any, variance: Any, nonnegative: bool, dim: Any, by_level: Any
+    ) -> Any:
+        check.flag("nonnegative", nonnegative)
+        post: Any = None
+        if not isinstance(variance, self.array):
+            post = consistency(tree, variance)
+            tree, variance = post.tree, None
+        v, restore, levels = self._start(tree, noisy, dim, by_level)
+        s = self._weights("variance", variance, v)
+        if levels is None:
+            post = self.solver(tree, variance) if post is None else post
+            return restore(self.apply(Projection(tree, post, nonnegative), v, s, None))
+        if s is None:
+            s = self._weights("variance", self.put(post._factor.variance, v), v)
+        return restore(levels.project(v, s[:, None], nonnegative))
+
+    def solve(
+        self, tree: Tree, values: Any, node: Any, edge: Any, dim: Any, by_level: Any, up: bool
+    ) -> Any:
+        v, restore, levels = self._start(tree, values, dim, by_level)
+        node, edge = self._weights("node_weight", node, v), self._weights("edge_weight", edge, v)
+        if levels is not None:
+            return restore(levels.solve(v, node, edge, up))
+        return restore(self.apply(Solve(tree, up), v, node, edge))
 
 
 # --------------------------------------------------------------------------- levels
@@ -141,31 +234,20 @@ def solve(tree: Tree, v: np.ndarray, node: Any, edge: Any, up: bool) -> np.ndarr
 class Levels:
     """Forward and backward maps level by level, with the operations of another library.
 
-    Parameters
-    ----------
-    tree : Tree
-    xp : module
-        torch or jax.numpy.
-    asarray : function
-        Moves a numpy array to the device of the values.
-    add_rows : function of (count, index, rows)
-        An array of `count` rows, in which each row is added at its index.
+    Values are not checked, so that none of them leaves its device.
     """
 
-    def __init__(self, tree: Tree, xp: Any, asarray: Callable, add_rows: Callable) -> None:
-        depth = tree.depth
-        order = np.argsort(depth, kind="stable")
-        start = np.searchsorted(depth[order], np.arange(1, tree.height + 2))
-        place = np.empty(tree.n, np.int64)
-        place[order] = np.arange(tree.n)
-        self._xp, self._add, self._size = xp, add_rows, np.diff(start).tolist()
-        self._order, self._place = asarray(order), asarray(place)
-        parent = place[tree.parent[order]]
-        leaf = (tree.child_count == 0)[order][:, None]
-        self._range = list(zip(start[:-1].tolist(), start[1:].tolist(), strict=True))
-        self._leaf = [asarray(leaf[a:b]) for a, b in self._range]
+    def __init__(self, library: Library, tree: Tree, like: Any) -> None:
+        order = np.argsort(tree.depth, kind="stable")
+        place = np.argsort(order)
+        # An empty level at the end, so that each level of nodes has one below.
+        start = np.searchsorted(tree.depth[order], np.arange(1, tree.height + 3)).tolist()
+        self._library, self._xp, self._range = library, library.xp, list(pairwise(start))
+        self._order, self._place = library.put(order, like), library.put(place, like)
+        self._leaf = self._split(library.put((tree.child_count == 0)[:, None], like))
         # For each level, the row of each node's parent in the level above.
-        self._parent = [asarray(parent[a:b] - start[max(d - 1, 0)])
+        parent = place[tree.parent[order]]
+        self._parent = [library.put(parent[a:b] - start[max(d - 1, 0)], like)
                         for d, (a, b) in enumerate(self._range)]  # fmt: skip
 
     def _split(self, a: Any) -> list[Any]:
@@ -177,57 +259,52 @@ class Levels:
 
     def _sums(self, d: int, rows: Any) -> Any:
         """At each node of level d, the sum of the rows of its children."""
-        return self._add(self._size[d], self._parent[d + 1], rows)
+        return self._library.add_rows(len(self._leaf[d]), self._parent[d + 1], rows)
 
     def solve(self, v: Any, node: Any, edge: Any, up: bool) -> Any:
-        """`solve` with columns of weights."""
-        z = self._split(v)
-        w = None if node is None else self._split(node[:, None])
-        e = None if edge is None else self._split(edge[:, None])
-        last = len(z) - 1
-        for d in range(last, -1, -1) if up else range(last + 1):
-            if up and d < last:
-                z[d] = z[d] + self._sums(d, z[d + 1] if e is None else e[d + 1] * z[d + 1])
-            if not up and d > 0:
-                above = z[d - 1][self._parent[d]]
-                z[d] = z[d] + (above if e is None else e[d] * above)
-            if w is not None:
-                z[d] = z[d] / w[d]
+        """`Solve`, with operations that can be differentiated."""
+        z, ones = self._split(v), self._xp.ones_like(v[:, :1])
+        w, e = (self._split(ones if a is None else a[:, None]) for a in (node, edge))
+        for d in reversed(range(len(z) - 1)) if up else range(len(z)):
+            if up:
+                z[d] = z[d] + self._sums(d, e[d + 1] * z[d + 1])
+            elif d > 0:
+                z[d] = z[d] + e[d] * z[d - 1][self._parent[d]]
+            z[d] = z[d] / w[d]
         return self._join(z)
 
-    def project(self, values: Any, variance: Any) -> Any:
+    def project(self, v: Any, s: Any, nonnegative: bool) -> Any:
+        """``P v`` for a column of variances, or the optimum without negative values."""
+        if not nonnegative:
+            return self._closest(v, s)
+        xp, leaf = self._xp, self._join(self._leaf)
+        s = s + xp.zeros_like(v)
+
+        def hold(held: Any) -> Any:
+            return self._closest(xp.where(held, 0.0, v), xp.where(held, 0.0, s))
+
+        def more(held: Any) -> Any:
+            return held | (leaf & (hold(held) < 0) & (s > 0))
+
+        return hold(self._library.until_same(more, v != v))
+
+    def _closest(self, v: Any, s: Any) -> Any:
         """``P v``; variances with one column, or one for each column of v."""
         xp = self._xp
-        values = xp.where(xp.isfinite(variance), values, xp.zeros_like(values))
-        v, s = self._split(values), self._split(variance)
-        t: list[Any] = [None] * len(v)
-        b, q, z = t.copy(), t.copy(), t.copy()
-        for d in range(len(v) - 1, -1, -1):
-            t[d], b[d] = xp.full_like(s[d], np.inf), xp.zeros_like(v[d])
-            if d < len(v) - 1:
-                t[d] = xp.where(self._leaf[d], t[d], self._sums(d, q[d + 1]))
-                b[d] = self._sums(d, z[d + 1])
+        v, s = self._split(xp.where(xp.isfinite(s), v, 0.0)), self._split(s)
+        b, z, t, q = list(v), list(v), list(s), list(s)
+        for d in reversed(range(len(v) - 1)):
+            t[d] = xp.where(self._leaf[d], np.inf, self._sums(d, q[d + 1]))
+            b[d] = self._sums(d, z[d + 1])
             gain, carry, q[d] = combine(xp, s[d], t[d])
             z[d] = gain * v[d] + carry * b[d]
-        x = [z[0]]
         for d in range(1, len(v)):
-            parent = self._parent[d]
+            parent, loose = self._parent[d], xp.isinf(q[d])
             above = t[d - 1][parent]
             plain = xp.isfinite(above) & (above > 0)
-            share = xp.where(plain, q[d], xp.zeros_like(q[d])) / xp.where(
-                plain, above, xp.ones_like(above)
-            )
+            share = xp.where(plain, q[d], 0.0) / xp.where(plain, above, 1.0)
             # Only undetermined siblings share a difference, evenly.
-            loose = xp.where(xp.isinf(q[d]), xp.ones_like(q[d]), xp.zeros_like(q[d]))
-            count = self._sums(d - 1, loose)[parent]
-            share = xp.where(xp.isinf(above), loose / xp.maximum(count, xp.ones_like(count)), share)
-            x.append(z[d] + share * (x[d - 1] - b[d - 1])[parent])
-        return self._join(x)
-
-    def hold(self, values: Any, variance: Any, held: Any) -> tuple[Any, Any]:
-        """The projection with held leaves at zero, and all leaves to be held in the next pass."""
-        xp = self._xp
-        s = xp.where(held, xp.zeros_like(values), variance + xp.zeros_like(values))
-        x = self.project(xp.where(held, xp.zeros_like(values), values), s)
-        leaf = xp.concatenate(self._leaf)[self._place]
-        return x, held | (leaf & (x < 0) & (s > 0))
+            count = self._sums(d - 1, xp.where(loose, xp.ones_like(share), 0.0))[parent]
+            share = xp.where(xp.isinf(above) & loose, 1.0 / xp.where(loose, count, 1.0), share)
+            z[d] = z[d] + share * (z[d - 1] - b[d - 1])[parent]
+        return self._join(z)

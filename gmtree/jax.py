@@ -1,8 +1,7 @@
 """Trees as differentiable functions in jax (extra ``jax``).
 
 A projection onto consistent values is linear, so its derivative in reverse mode is one more
-projection. The functions work under ``jit``, ``vmap`` and ``grad``, as often as you like, except
-that the derivative with `nonnegative` cannot be differentiated again.
+projection. The functions work under ``jit``, ``vmap`` and ``grad``, as often as you like.
 
     reconcile                 the closest values that add up, also without negative ones
     propagate                 sums from the root to each node
@@ -19,7 +18,6 @@ data stay there and values are computed level by level, which suits trees with f
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -36,151 +34,73 @@ jnp = jax.numpy
 __all__ = ["accumulate", "propagate", "reconcile"]
 
 
-class _Host:
-    """A computation on the CPU with numpy arrays.
+def _on_host(run: Any, *args: Any) -> np.ndarray:
+    """`run` for arrays with axes of `vmap` in front, in one call if all of them share weights."""
+    given: list[Any] = [None if a is None else np.asarray(a) for a in args]
+    n, axes = given[0].shape[-2], given[0].ndim - 2
+    lead = np.broadcast_shapes(*(a.shape[:axes] for a in given if a is not None))
+    shared = all(a is None or a.ndim == axes + 2 or a.size == n for a in given)
 
-    jax compares instances by identity. `vmap` adds axes in front of values, and in front of the
-    weights of nodes only if the weights differ.
-    """
+    def part(a: Any, k: tuple) -> Any:
+        if a is None or (shared and a.ndim == axes + 1):
+            return None if a is None else a.reshape(n)
+        a = np.broadcast_to(a, (*lead, *a.shape[axes:]))[k]
+        return a if a.ndim == 1 else np.ascontiguousarray(np.moveaxis(a, -2, 0)).reshape(n, -1)
 
-    def __init__(self, tree: Tree, post: Consistency | None = None) -> None:
-        self.tree, self.post = tree, post
-
-    def _each(self, run: Callable[..., np.ndarray], values: tuple, weights: tuple) -> np.ndarray:
-        values = tuple(np.asarray(v) for v in values)
-        given = [None if w is None else np.asarray(w) for w in weights]
-        lead = np.broadcast_shapes(
-            *(v.shape[:-2] for v in values), *(w.shape[:-1] for w in given if w is not None)
-        )
-        values = tuple(np.broadcast_to(v, (*lead, *v.shape[-2:])) for v in values)
-        size, n = values[0].shape[-1], self.tree.n
-        if all(w is None or w.size == n for w in given):
-            own = [None if w is None else w.reshape(n) for w in given]
-            wide = (np.moveaxis(v, -2, 0).reshape(n, -1) for v in values)
-            out = run(*map(np.ascontiguousarray, wide), *own)
-            return np.moveaxis(out.reshape(n, *lead, size), 0, -2)
-        given = [None if w is None else np.broadcast_to(w, (*lead, n)) for w in given]
-        out = np.empty(values[0].shape, values[0].dtype)
-        for k in np.ndindex(lead):
-            own = [None if w is None else w[k] for w in given]
-            out[k] = run(*(np.ascontiguousarray(v[k]) for v in values), *own).reshape(n, size)
-        return out
-
-    def _solver(self, s: np.ndarray | None) -> Consistency:
-        if self.post is not None:
-            return self.post
-        assert s is not None
-        return Consistency(self.tree, {"node": s.astype(np.float64)})
-
-    def project(self, transposed: bool, v: Any, s: Any) -> np.ndarray:
-        return self._each(lambda v, s: _layers.project(self._solver(s), v, transposed), (v,), (s,))
-
-    def nonnegative(self, v: Any, s: Any) -> np.ndarray:
-        return self._each(lambda v, s: self._solver(s).project(v, nonnegative=True), (v,), (s,))
-
-    def held(self, x: Any, g: Any, s: Any) -> np.ndarray:
-        return self._each(
-            lambda x, g, s: _layers.held_transposed(self._solver(s), x, g), (x, g), (s,)
-        )
-
-    def solve(self, up: bool, v: Any, node: Any, edge: Any) -> np.ndarray:
-        return self._each(
-            lambda v, node, edge: _layers.solve(self.tree, v, node, edge, up), (v,), (node, edge)
-        )
-
-
-def _call(function: Callable[..., np.ndarray], like: Any, *args: Any) -> Any:
-    result = jax.ShapeDtypeStruct(like.shape, like.dtype)
-    return jax.pure_callback(function, result, like, *args, vmap_method="expand_dims")
-
-
-def _gradient(moved: Any, s: Any) -> Any:
-    """``-moved / s`` summed over columns; 0 for variances that are 0 or infinite."""
-    usual = jnp.isfinite(s) & (s > 0)
-    return jnp.where(usual, -moved.sum(1) / jnp.where(usual, s, 1.0), 0.0).astype(s.dtype)
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _project(host: _Host, transposed: bool, v: Any, s: Any) -> Any:
-    return _call(partial(host.project, transposed), v, s)
-
-
-def _project_forward(host: _Host, transposed: bool, v: Any, s: Any) -> Any:
-    out = _project(host, transposed, v, s)
-    return out, (v, s, out)
-
-
-def _project_backward(host: _Host, transposed: bool, kept: Any, g: Any) -> Any:
-    v, s, out = kept
-    other = _project(host, not transposed, g, s)
-    moved = out * (g - other) if transposed else other * (v - out)
-    return other, None if s is None else _gradient(moved, s)
-
-
-_project.defvjp(_project_forward, _project_backward)
+    runs = [()] if shared else np.ndindex(lead)
+    out = np.stack([run(*(part(a, k) for a in given)).reshape(n, -1) for k in runs], axis=1)
+    return np.moveaxis(out.reshape(n, *lead, -1), 0, -2)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _nonnegative(host: _Host, v: Any, s: Any) -> Any:
-    return _call(host.nonnegative, v, s)
+def _apply(run: Any, v: Any, a: Any, b: Any) -> Any:
+    """A `_layers.Projection` or `_layers.Solve`, called back on the CPU."""
+    result = jax.ShapeDtypeStruct(v.shape, v.dtype)
+    return jax.pure_callback(partial(_on_host, run), result, v, a, b, vmap_method="expand_dims")
 
 
-def _nonnegative_forward(host: _Host, v: Any, s: Any) -> Any:
-    x = _nonnegative(host, v, s)
-    return x, (v, s, x)
+def _forward(run: Any, v: Any, a: Any, b: Any) -> Any:
+    out = _apply(run, v, a, b)
+    return out, (v, out, a, b)
 
 
-def _nonnegative_backward(host: _Host, kept: Any, g: Any) -> Any:
-    v, s, x = kept
-    gradient = _call(host.held, x, g, s)
-    return gradient, None if s is None else _gradient(gradient * (v - x), s)
+def _backward(run: Any, kept: Any, g: Any) -> Any:
+    v, out, a, b = kept
+    turned, *weights = run.backward(out, a, b)
+    back = _apply(turned, g, *weights)
+    return back, *run.gradients(jnp, v, out, g, back, a, b)
 
 
-_nonnegative.defvjp(_nonnegative_forward, _nonnegative_backward)
+_apply.defvjp(_forward, _backward)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _sweep(host: _Host, up: bool, v: Any, node: Any, edge: Any) -> Any:
-    return _call(partial(host.solve, up), v, node, edge)
+def _floating(name: str, x: Any, dtype: Any) -> Any:
+    x = jnp.asarray(x)
+    own = x.dtype if x.dtype in (jnp.float32, jnp.float64) else jnp.float32
+    return x.astype(dtype or own)
 
 
-def _sweep_forward(host: _Host, up: bool, v: Any, node: Any, edge: Any) -> Any:
-    z = _sweep(host, up, v, node, edge)
-    return z, (node, edge, z)
+def _until_same(function: Any, x: Any) -> Any:
+    def again(two: Any) -> Any:
+        return two[1], function(two[1])
+
+    return jax.lax.while_loop(lambda two: (two[0] != two[1]).any(), again, (x, function(x)))[0]
 
 
-def _sweep_backward(host: _Host, up: bool, kept: Any, g: Any) -> Any:
-    node, edge, z = kept
-    gv = _sweep(host, not up, g, node, edge)
-    of_node = None if node is None else -(gv * z).sum(1).astype(node.dtype)
-    of_edge = None
-    if edge is not None:
-        parent = host.tree.parent
-        above, own = (gv, z) if up else (z, gv)
-        product = (above[np.maximum(parent, 0)] * own).sum(1)
-        of_edge = jnp.where(parent < 0, 0.0, product).astype(edge.dtype)
-    return gv, of_node, of_edge
-
-
-_sweep.defvjp(_sweep_forward, _sweep_backward)
+_jax = _layers.Library(
+    xp=jnp,
+    array=jax.Array,
+    on_cpu=lambda v: jax.default_backend() == "cpu",
+    floating=_floating,
+    apply=_apply,
+    solver=lambda tree, s: None,  # variances may still be traced
+    put=lambda a, v: jnp.asarray(a),
+    add_rows=lambda n, i, rows: jax.ops.segment_sum(rows, i, n),
+    until_same=_until_same,
+)
 
 
 # --------------------------------------------------------------------------- functions
-
-
-def _add_rows(count: int, index: Any, rows: Any) -> Any:
-    return jax.ops.segment_sum(rows, index, count)
-
-
-def _levels(tree: Tree, by_level: bool | None) -> _layers.Levels | None:
-    if by_level or (by_level is None and jax.default_backend() != "cpu"):
-        return _layers.Levels(tree, jnp, jnp.asarray, _add_rows)
-    return None
-
-
-def _floating(x: Any) -> Any:
-    x = jnp.asarray(x)
-    return x if x.dtype in (jnp.float32, jnp.float64) else x.astype(jnp.float32)
 
 
 def reconcile(
@@ -221,27 +141,7 @@ def reconcile(
     >>> [round(x, 3) for x in jax.grad(total)(jnp.array([10.0, 4.0, 3.0])).tolist()]
     [0.667, 0.333, 0.333]
     """
-    check.flag("nonnegative", nonnegative)
-    s = variance if isinstance(variance, jax.Array) else None
-    post = _layers.consistency(tree, None if s is not None else variance)
-    v, restore = _layers.columns(_floating(noisy), post.tree.n, dim, jnp.moveaxis)
-    levels = _levels(post.tree, by_level)
-    if levels is None:
-        host = _Host(post.tree, post if s is None else None)
-        return restore(_nonnegative(host, v, s) if nonnegative else _project(host, False, v, s))
-    fixed = jnp.asarray(post._factor.variance, v.dtype)
-    column = (fixed if s is None else s.astype(v.dtype))[:, None]
-    if not nonnegative:
-        return restore(levels.project(v, column))
-
-    def hold(state: tuple[Any, Any]) -> tuple[Any, Any]:
-        fixed = jax.lax.stop_gradient((v, column))
-        more = levels.hold(fixed[0], fixed[1], state[0])[1]
-        return more, (more != state[0]).any()
-
-    held = jnp.zeros(v.shape, bool)
-    held, _ = jax.lax.while_loop(lambda state: state[1], hold, (held, jnp.array(True)))
-    return restore(levels.hold(v, column, held)[0])
+    return _jax.reconcile(tree, noisy, variance, nonnegative, dim, by_level)
 
 
 def propagate(
@@ -270,7 +170,7 @@ def propagate(
     >>> gm.jax.propagate(gm.shapes.chain(3), jnp.ones(3)).tolist()
     [1.0, 2.0, 3.0]
     """
-    return _solve(tree, values, node_weight, edge_weight, dim, by_level, up=False)
+    return _jax.solve(tree, values, node_weight, edge_weight, dim, by_level, up=False)
 
 
 def accumulate(
@@ -292,19 +192,4 @@ def accumulate(
     >>> gm.jax.accumulate(gm.shapes.chain(3), jnp.ones(3)).tolist()
     [3.0, 2.0, 1.0]
     """
-    return _solve(tree, values, node_weight, edge_weight, dim, by_level, up=True)
-
-
-def _solve(
-    tree: Tree, values: Any, node: Any, edge: Any, dim: Any, by_level: bool | None, *, up: bool
-) -> Any:
-    check.instance("tree", tree, Tree)
-    node, edge = (None if w is None else _floating(w) for w in (node, edge))
-    for name, w in (("node_weight", node), ("edge_weight", edge)):
-        if w is not None and w.shape != (tree.n,):
-            check.fail(name, f"must have shape ({tree.n},), one weight per node, not {w.shape}.")
-    v, restore = _layers.columns(_floating(values), tree.n, dim, jnp.moveaxis)
-    levels = _levels(tree, by_level)
-    if levels is not None:
-        return restore(levels.solve(v, node, edge, up))
-    return restore(_sweep(_Host(tree), up, v, node, edge))
+    return _jax.solve(tree, values, node_weight, edge_weight, dim, by_level, up=True)

@@ -11,7 +11,8 @@ through :class:`Reconcile` costs as much as reconciling twice. :class:`Propagate
 Nodes are the last axis of a tensor, ``(..., n)``, or else the one before, ``(..., n, k)``; `dim`
 names another one. On the CPU, the sweeps of gmtree run on the memory of the tensors. On an
 accelerator, data stay there and values are computed level by level with operations of torch, which
-suits trees with few levels. Backward passes can be differentiated again, except with `nonnegative`.
+suits trees with few levels; numbers are not checked there. Backward passes can be differentiated
+again.
 
 >>> import torch, gmtree as gm
 >>> layer = gm.torch.Reconcile(gm.shapes.star(3))
@@ -42,93 +43,53 @@ def _numpy(x: Any) -> np.ndarray:
     return np.ascontiguousarray(x.detach().numpy())
 
 
-def _gradient(moved: Any, s: Any) -> Any:
-    """``-moved / s`` summed over columns; 0 for variances that are 0 or infinite."""
-    usual = torch.isfinite(s) & (s > 0)
-    total = moved.sum(1).to(s.dtype)
-    return torch.where(usual, -total / torch.where(usual, s, torch.ones_like(s)), 0.0)
-
-
-class _Project(torch.autograd.Function):
-    """P v, or P.T v if transposed; s is None if its gradient is not needed."""
+class _Apply(torch.autograd.Function):
+    """A `_layers.Projection` or `_layers.Solve` with derivatives of any order."""
 
     @staticmethod
-    def forward(ctx: Any, v: Any, s: Any, post: Consistency, transposed: bool) -> Any:
-        out = torch.from_numpy(_layers.project(post, _numpy(v), transposed)).reshape(v.shape)
-        ctx.save_for_backward(v, s, out)
-        ctx.post, ctx.transposed = post, transposed
+    def forward(ctx: Any, run: Any, v: Any, *weights: Any) -> Any:
+        arrays = (None if a is None else _numpy(a) for a in (v, *weights))
+        out = torch.from_numpy(run(*arrays)).reshape(v.shape)
+        ctx.run = run
+        ctx.save_for_backward(v, out, *weights)
         return out
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
-        v, s, out = ctx.saved_tensors
-        other = _Project.apply(g, s, ctx.post, not ctx.transposed)
-        if s is None:
-            return other, None, None, None
-        moved = out * (g - other) if ctx.transposed else other * (v - out)
-        return other, _gradient(moved, s), None, None
+        v, out, *weights = ctx.saved_tensors
+        turned, *kept = ctx.run.backward(out, *weights)
+        back = _Apply.apply(turned, g, *kept)
+        return None, back, *ctx.run.gradients(torch, v, out, g, back, *weights)
 
 
-class _Nonnegative(torch.autograd.Function):
-    """The optimum without negative values; its derivative keeps leaves that are zero fixed."""
-
-    @staticmethod
-    def forward(ctx: Any, v: Any, s: Any, post: Consistency) -> Any:
-        x = torch.from_numpy(post.project(_numpy(v), nonnegative=True))
-        ctx.save_for_backward(v, s, x)
-        ctx.post = post
-        return x
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, g: Any) -> Any:
-        v, s, x = ctx.saved_tensors
-        gradient = torch.from_numpy(_layers.held_transposed(ctx.post, _numpy(x), _numpy(g)))
-        return gradient, None if s is None else _gradient(gradient * (v - x), s), None
+def _floating(name: str, x: Any, dtype: Any) -> Any:
+    if not isinstance(x, torch.Tensor):
+        check.fail_type(name, f"must be a tensor, not {type(x).__name__}.")
+    own = x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float32
+    return x.to(dtype or own)
 
 
-class _Solve(torch.autograd.Function):
-    """G.T.solve if upward, else G.solve; weights are by node, or None if all are one."""
+@torch.no_grad()
+def _until_same(function: Any, x: Any) -> Any:
+    while bool(((after := function(x)) != x).any()):
+        x = after
+    return x
 
-    @staticmethod
-    def forward(ctx: Any, v: Any, node: Any, edge: Any, tree: Tree, up: bool) -> Any:
-        w, e = (None if a is None else _numpy(a) for a in (node, edge))
-        z = torch.from_numpy(_layers.solve(tree, _numpy(v), w, e, up))
-        ctx.save_for_backward(node, edge, z)
-        ctx.tree, ctx.up = tree, up
-        return z
 
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        node, edge, z = ctx.saved_tensors
-        gv = _Solve.apply(g, node, edge, ctx.tree, not ctx.up)
-        of_node = None if node is None else -(gv * z).sum(1).to(node.dtype)
-        of_edge = None
-        if edge is not None:
-            parent = torch.from_numpy(ctx.tree.parent.astype(np.int64))
-            above, own = (gv, z) if ctx.up else (z, gv)
-            product = (above[parent.clamp(min=0)] * own).sum(1).to(edge.dtype)
-            of_edge = torch.where(parent < 0, torch.zeros_like(product), product)
-        return gv, of_node, of_edge, None, None
+_torch = _layers.Library(
+    xp=torch,
+    array=torch.Tensor,
+    on_cpu=lambda v: v.device.type == "cpu",
+    floating=_floating,
+    apply=_Apply.apply,
+    solver=lambda tree, s: Consistency(tree, {"node": _numpy(s).astype(np.float64)}),
+    put=lambda a, v: torch.tensor(a, device=v.device),
+    add_rows=lambda n, i, rows: rows.new_zeros((n, *rows.shape[1:])).index_add(0, i, rows),
+    until_same=_until_same,
+)
 
 
 # --------------------------------------------------------------------------- functions
-
-
-def _add_rows(count: int, index: Any, rows: Any) -> Any:
-    return rows.new_zeros((count, *rows.shape[1:])).index_add(0, index, rows)
-
-
-def _levels(tree: Tree, x: Any, by_level: bool | None) -> _layers.Levels | None:
-    if by_level or (by_level is None and x.device.type != "cpu"):
-        return _layers.Levels(tree, torch, lambda a: torch.as_tensor(a, device=x.device), _add_rows)
-    return None
-
-
-def _floating(x: Any) -> Any:
-    if not isinstance(x, torch.Tensor):
-        check.fail_type("values", f"must be a tensor, not {type(x).__name__}.")
-    return x if x.dtype in (torch.float32, torch.float64) else x.to(torch.float32)
 
 
 def reconcile(
@@ -164,38 +125,7 @@ def reconcile(
     >>> gm.torch.reconcile(gm.shapes.star(3), torch.tensor([[10.0, 4.0, 3.0]])).tolist()
     [[9.0, 5.0, 4.0]]
     """
-    s = variance if isinstance(variance, torch.Tensor) else None
-    given = variance if s is None else {"node": _numpy(s.to("cpu")).astype(np.float64)}
-    return _reconcile(_layers.consistency(tree, given), noisy, s, nonnegative, dim, by_level)
-
-
-def _reconcile(
-    post: Consistency,
-    noisy: Any,
-    s: Any,
-    nonnegative: bool,
-    dim: int | None,
-    by_level: bool | None,
-) -> Any:
-    check.flag("nonnegative", nonnegative)
-    v, restore = _layers.columns(_floating(noisy), post.tree.n, dim, torch.movedim)
-    levels = _levels(post.tree, v, by_level)
-    if levels is None:
-        if nonnegative:
-            return restore(_Nonnegative.apply(v, s, post))
-        return restore(_Project.apply(v, s, post, False))
-    fixed = torch.tensor(post._factor.variance, dtype=v.dtype, device=v.device)
-    column = (fixed if s is None else s.to(v))[:, None]
-    if not nonnegative:
-        return restore(levels.project(v, column))
-    held = torch.zeros_like(v, dtype=torch.bool)
-    with torch.no_grad():
-        while True:
-            more = levels.hold(v, column, held)[1]
-            if bool((more == held).all()):
-                break
-            held = more
-    return restore(levels.hold(v, column, held)[0])
+    return _torch.reconcile(tree, noisy, variance, nonnegative, dim, by_level)
 
 
 def propagate(
@@ -224,7 +154,7 @@ def propagate(
     >>> gm.torch.propagate(gm.shapes.chain(3), torch.ones(3)).tolist()
     [1.0, 2.0, 3.0]
     """
-    return _solve(tree, values, node_weight, edge_weight, dim, by_level, up=False)
+    return _torch.solve(tree, values, node_weight, edge_weight, dim, by_level, up=False)
 
 
 def accumulate(
@@ -246,21 +176,7 @@ def accumulate(
     >>> gm.torch.accumulate(gm.shapes.chain(3), torch.ones(3)).tolist()
     [3.0, 2.0, 1.0]
     """
-    return _solve(tree, values, node_weight, edge_weight, dim, by_level, up=True)
-
-
-def _solve(
-    tree: Tree, values: Any, node: Any, edge: Any, dim: Any, by_level: bool | None, *, up: bool
-) -> Any:
-    check.instance("tree", tree, Tree)
-    for name, w in (("node_weight", node), ("edge_weight", edge)):
-        if w is not None and (not isinstance(w, torch.Tensor) or w.shape != (tree.n,)):
-            check.fail(name, f"must be a tensor of shape ({tree.n},), one weight per node.")
-    v, restore = _layers.columns(_floating(values), tree.n, dim, torch.movedim)
-    levels = _levels(tree, v, by_level)
-    if levels is not None:
-        return restore(levels.solve(v, node, edge, up))
-    return restore(_Solve.apply(v, node, edge, tree, up))
+    return _torch.solve(tree, values, node_weight, edge_weight, dim, by_level, up=True)
 
 
 # --------------------------------------------------------------------------- modules
@@ -278,7 +194,7 @@ class Reconcile(torch.nn.Module):
         the product of the variances of their nodes.
     learn : {False, "node", "level"}
         Learn the logarithm of the variance of each node or level, in `log_variance`. Initial
-        variances must be positive and finite.
+        variances must be positive and finite; a level starts at the mean of their logarithms.
     nonnegative, dim, by_level
         See :func:`reconcile`. Not for several trees.
 
@@ -302,45 +218,35 @@ class Reconcile(torch.nn.Module):
         by_level: bool | None = None,
     ) -> None:
         super().__init__()
-        self._options = (check.flag("nonnegative", nonnegative), dim, by_level)
+        check.flag("nonnegative", nonnegative)
+        self._options: Any = {"nonnegative": nonnegative, "dim": dim, "by_level": by_level}
         if learn is not False:
             check.one_of("learn", learn, ("node", "level"))
         self._axes: Any = None
         if isinstance(tree, Sequence):
             if nonnegative or dim is not None:
-                argument = "nonnegative" if nonnegative else "dim"
-                check.fail(argument, "must not be given with several trees.")
+                check.fail("tree", "must be one tree if 'nonnegative' or 'dim' is given.")
             given = [None] * len(tree) if variance is None else variance
-            self._axes = torch.nn.ModuleList(
-                Reconcile(each, s, learn=learn, dim=k - len(tree), by_level=by_level)
-                for k, (each, s) in enumerate(zip(tree, given, strict=True))
-            )
+            self._axes = torch.nn.Sequential(
+                *(Reconcile(each, s, learn=learn, dim=k - len(tree), by_level=by_level)
+                  for k, (each, s) in enumerate(zip(tree, given, strict=True)))
+            )  # fmt: skip
             return
-        self._post = _layers.consistency(tree, variance)
-        self._learn = learn
+        self._solver: Any = _layers.consistency(tree, variance)
+        self.register_buffer("_group", None, persistent=False)
         if learn:
-            s = self._post._factor.positive_variance()
-            if learn == "level":
-                first = np.unique(self._post.tree.depth, return_index=True)[1]
-                s = s[first]
-            self.log_variance = torch.nn.Parameter(torch.from_numpy(np.log(s)))
+            log, tree = np.log(self._solver._factor.positive_variance()), self._solver.tree
+            group = tree.depth - 1 if learn == "level" else np.arange(tree.n)
+            mean = np.bincount(group, log) / np.bincount(group)
+            self.log_variance = torch.nn.Parameter(torch.from_numpy(mean))
+            self._solver, self._group = tree, torch.from_numpy(group)
 
     def forward(self, noisy: Any) -> Any:
         """Consistent values in the shape of `noisy`."""
         if self._axes is not None:
-            for layer in self._axes:
-                noisy = layer(noisy)
-            return noisy
-        if not self._learn:
-            return _reconcile(self._post, noisy, None, *self._options)
-        s = self.log_variance.exp()
-        if self._learn == "level":
-            depth = torch.as_tensor(self._post.tree.depth.astype(np.int64), device=s.device)
-            s = s[depth - 1]
-        nonnegative, dim, by_level = self._options
-        return reconcile(
-            self._post.tree, noisy, s, nonnegative=nonnegative, dim=dim, by_level=by_level
-        )
+            return self._axes(noisy)
+        s = None if self._group is None else self.log_variance.exp()[self._group]
+        return reconcile(self._solver, noisy, s, **self._options)
 
 
 class _Weighted(torch.nn.Module):
@@ -369,7 +275,7 @@ class _Weighted(torch.nn.Module):
     def forward(self, values: Any) -> Any:
         """Results in the shape of `values`."""
         weights = (self.node_weight, self.edge_weight)
-        return _solve(self.tree, values, *weights, *self._options, up=self._up)
+        return _torch.solve(self.tree, values, *weights, *self._options, up=self._up)
 
 
 class Propagate(_Weighted):
