@@ -67,6 +67,10 @@ class Weights:
         self._threads, self._step = threads, step
         self._last: tuple[bytes, _Solver] | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the solver, because factors of scipy cannot be pickled."""
+        return {**self.__dict__, "_last": None}
+
     def project(
         self, y: np.ndarray, nonnegative: bool = False, bounds: Bounds | None = None
     ) -> np.ndarray:

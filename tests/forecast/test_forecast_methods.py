@@ -287,8 +287,9 @@ def test_samplers_hold_the_nonnegative_forecasts():
 
 @pytest.mark.parametrize("how", ["normality", "bootstrap", "conformal"])
 @pytest.mark.parametrize("make", [BottomUp, *(lambda m=m: MinTrace(m) for m in BOTH)])
-def test_fitted_reconcilers_predict_and_survive_pickle(make, how):
-    d = data("strict")
+@pytest.mark.parametrize("spec", ["strict", "some levels only"])
+def test_fitted_reconcilers_predict_and_survive_pickle(make, how, spec):
+    d = data(spec)
     y, past, fitted = d.wide("m"), d.wide("y", d.past), d.wide("m", d.past)
     options = {"sigmah": np.ones(y.shape), "intervals_method": how, "seed": 3}
     one = make().fit(d.S, y, past, fitted, **options)
