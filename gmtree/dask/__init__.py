@@ -13,6 +13,7 @@ it needs about all rows of other partitions. The results equal those of
     pipeline           the steps of a run, in order
     messages           the data that the driver and the tasks send each other
     tasks, drawing     the work on one partition, for any engine; drawing sees true counts
+    counting           records counted by leaf, each person within a bound
     confidential       the folder of a release with its lock and its record
     partition_tree     the tree of one partition
     partition_values   the measurements of one partition
@@ -38,13 +39,15 @@ What it costs
 -------------
 Each row is read twice and written once. A task needs about 80 bytes of memory for each node of its
 partition (150 with `nonnegative` or `integer`), plus the columns of labels. The driver and the
-tasks exchange about one kilobyte for each partition. ``gmtree bench dask --nodes 1e9`` measures
-time, memory and bytes on your machine.
+tasks exchange about one kilobyte for each partition. Records of people are read once and written
+twice between tasks, and their labels are hashed in Python. ``gmtree bench dask --nodes 1e9``
+measures time, memory and bytes on your machine.
 
 What it does not do
 -------------------
-It does not support bounds other than zero, invariants, tables or crossed trees. A family may have
-more rows than one worker can hold, but each row group of the input must fit into a worker.
+It does not support bounds other than zero, invariants, tables or crossed trees. Of the bounds on
+the records of one person it supports `max_contributions` only. A family may have more rows than one
+worker can hold, but each row group of the input must fit into a worker.
 
 On a cluster
 ------------

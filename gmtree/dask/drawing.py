@@ -60,13 +60,12 @@ class Draw:
 
 @forgets_locals
 def survey(
-    levels: tuple[str, ...], count: str, partition: Partition, memory: float, keeps: bool
+    levels: tuple[str, ...], count: str | None, partition: Partition, memory: float, keeps: bool
 ) -> Ends:
-    """Find the nodes of a partition; refuse rows out of order and missing counts."""
-    table = read(partition.pieces, [*levels, count], levels[:-1])
-    pa = arrow()
-    column = table.column(count)
-    if not pa.types.is_integer(column.type) or column.null_count:
+    """Find the nodes of a partition; refuse rows out of order and missing counts, if any."""
+    table = read(partition.pieces, levels if count is None else [*levels, count], levels[:-1])
+    column = None if count is None else table.column(count)
+    if column is not None and not (arrow().types.is_integer(column.type) and not column.null_count):
         check.fail_type("count", "must name a column of whole numbers, none of them missing.")
     runs = find_runs(table, levels, "leaves", partition.start)
     part = PartitionTree.of(runs)

@@ -14,10 +14,12 @@ import numpy as np
 from gmtree import _validate as check
 from gmtree.dask import drawing
 from gmtree.dask.confidential import RECORD, Record, forgets_locals, hold, remove_folders
+from gmtree.dask.counting import count_people
 from gmtree.dask.drawing import Draw
 from gmtree.dask.engine import Engine
 from gmtree.dask.joint_tree import JointTree
 from gmtree.dask.messages import Problem
+from gmtree.dask.parquet import Partition
 from gmtree.dask.pipeline import Run
 from gmtree.dask.result import MANIFEST, ROOT, Result, refuse_used
 from gmtree.dask.sources import leaf_partitions, level_columns, scratch_folder
@@ -27,6 +29,7 @@ from gmtree.privacy.accounting.budget import Budget
 from gmtree.privacy.accounting.ledger import Ledger
 from gmtree.privacy.accounting.level_sizes import divide_levels, largest_sum_of, worst_paths
 from gmtree.privacy.noise.registry import MECHANISMS
+from gmtree.privacy.publishing.people import Bounds
 
 
 @forgets_locals
@@ -35,6 +38,8 @@ def release(
     levels: Sequence[str],
     count: str,
     *,
+    records: Any = None,
+    person: str | None = None,
     epsilon: Any = None,
     rho: Any = None,
     delta: Any = None,
@@ -66,7 +71,16 @@ def release(
     leaves, levels
         As in :func:`reconcile`. The list of leaves is public, and so is its order.
     count : str
-        Column of true counts, whole numbers.
+        Column of true counts, whole numbers. With `records`, `leaves` needs no such column, and
+        `count` only names the column of the results.
+    records : path, optional
+        Parquet files with one record per row, in any order, with the columns `levels` and `person`.
+        The leaf of each record must be in `leaves`. Like `leaves`, they must be on a mounted file
+        system.
+    person : str, optional
+        Column of `records` that identifies people. The first `max_contributions` records of each
+        person are counted, in an order that depends on this person's records only; further records
+        are left out. The rule is that of :func:`gmtree.release_frame`, and counts the same records.
     epsilon, rho, delta, shares, neighbors, max_contributions, mechanism, max_count, disclosures
         As in :func:`gmtree.release`. Bounds of counts are computed from the whole tree. Invariants
         and `max_per_leaf` are not supported, because they need the whole tree in memory.
@@ -123,11 +137,15 @@ def release(
     >>> total == [sum(states)], made.ledger.total
     (True, Fraction(1, 1))
     """
-    names = level_columns(levels, count)
+    names = level_columns(levels, count, () if person is None else (person,))
     check.flag("nonnegative", nonnegative)
     check.flag("integer", integer)
     check.flag("resume", resume)
     _refuse_account(account)
+    if (records is None) != (person is None):
+        check.fail("person", "must be given with 'records', and only then.")
+    if records is not None and not is_path(records):
+        check.fail_type("records", f"must be Parquet files, not {type(records).__name__}.")
     target, secret = local_path("out", out), local_path("confidential", confidential)
     _refuse_nested(target, secret)
     run = _Release(
@@ -146,8 +164,10 @@ def release(
             mechanism=mechanism,
             max_count=max_count,
             disclosures=disclosures,
+            person=person,
         ),
-        source=_name_of(leaves),
+        source=_name_of("leaves", leaves),
+        records=None if records is None else _name_of("records", records),
         out=target,
         confidential=secret,
     )
@@ -156,7 +176,7 @@ def release(
         if record is not None and run.has_ended(record):
             return run.finished(record)
         refuse_used(target)
-        divided = run.begin(record, leaves, account, sort=sort, rows=partition_rows)
+        divided = run.begin(record, leaves, records, account, sort=sort, rows=partition_rows)
         return run.publish(divided, scratch)
 
 
@@ -193,6 +213,7 @@ class _Release:
     integer: bool
     budget: Budget
     source: str
+    records: str | None
     out: Path
     confidential: Path
 
@@ -201,6 +222,7 @@ class _Release:
         """The arguments that must be equal when the run is resumed."""
         return {
             "leaves": self.source,
+            "records": self.records,
             "levels": list(self.levels),
             "count": self.count,
             "nonnegative": self.nonnegative,
@@ -224,22 +246,22 @@ class _Release:
         return made
 
     def begin(
-        self, record: Record | None, leaves: Any, account: Any, *, sort: bool, rows: int | None
+        self,
+        record: Record | None,
+        leaves: Any,
+        records: Any,
+        account: Any,
+        *,
+        sort: bool,
+        rows: int | None,
     ) -> _Divided:
         """Divide the budget, charge it, and write the record, unless an earlier call did."""
         keeps = self.nonnegative or self.integer
         try:
             if record is None:
-                partitions = leaf_partitions(
-                    self.engine,
-                    leaves,
-                    self.levels,
-                    [self.count],
-                    self.confidential,
-                    sort=sort,
-                    rows=rows,
-                    keeps=keeps,
-                )
+                if records is not None:
+                    leaves, sort = self._count(records, leaves, sort, rows), False
+                partitions = self._partitions(leaves, [self.count], sort, rows)
             else:
                 partitions = record.partitions
             memory = self.engine.memory()
@@ -260,6 +282,36 @@ class _Release:
             if not (self.confidential / RECORD).exists():
                 remove_folders(self.confidential)
         return _Divided(record, joint, sizes, ledger, scales)
+
+    def _partitions(
+        self, leaves: Any, columns: list[str], sort: bool, rows: int | None
+    ) -> list[Partition]:
+        return leaf_partitions(
+            self.engine,
+            leaves,
+            self.levels,
+            columns,
+            self.confidential,
+            sort=sort,
+            rows=rows,
+            keeps=self.nonnegative or self.integer,
+        )
+
+    def _count(self, records: Any, leaves: Any, sort: bool, rows: int | None) -> Path:
+        """Write the leaves with their counts of records to a confidential folder; return it."""
+        person, most = self.budget.person, self.budget.max_contributions
+        assert person is not None
+        return count_people(
+            self.engine,
+            records,
+            self._partitions(leaves, [], sort, rows),
+            self.levels,
+            person,
+            self.count,
+            Bounds(most, most, most),
+            rows,
+            self.confidential,
+        )
 
     def _allocate(
         self, sizes: list[int]
@@ -341,13 +393,13 @@ def _refuse_account(account: Any) -> None:
         check.fail_type("account", f"must have a method 'charge', not be {account!r}.")
 
 
-def _name_of(leaves: Any) -> str:
+def _name_of(argument: str, source: Any) -> str:
     """Return the argument as text; refuse true counts on file systems that are not mounted."""
-    if not is_path(leaves):
+    if not is_path(source):
         return "a frame"
-    for item in leaves if isinstance(leaves, (list, tuple)) else [leaves]:
-        local_path("leaves", item)
-    return str(leaves)
+    for item in source if isinstance(source, (list, tuple)) else [source]:
+        local_path(argument, item)
+    return str(source)
 
 
 def _refuse_nested(out: Path, confidential: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -147,15 +148,10 @@ def match(
     Returns the rows of `other` that lie between the first and the last row of `own`, and for each
     of them the row of `own` with the same labels. Raises an error if that row does not exist.
     """
-    ours, theirs = own.num_rows, other.num_rows
-    if ours == theirs and all(_plain(own, name).equals(_plain(other, name)) for name in levels):
-        return np.arange(ours), np.arange(ours)
-    keys = np.zeros(ours + theirs, np.int64)
-    for name in levels:
-        joint = _codes_of_both(_plain(own, name), _plain(other, name), name)
-        # The codes are made dense after each level, so that their products stay small.
-        keys = _dense(keys * (int(joint.max()) + 1) + joint)
-    mine, given = keys[:ours], keys[ours:]
+    rows = own.num_rows
+    if rows == other.num_rows and all(_plain(own, x).equals(_plain(other, x)) for x in levels):
+        return np.arange(rows), np.arange(rows)
+    mine, given = _joint_keys(own, other, levels)
     inside = np.flatnonzero((given >= mine[0]) & (given <= mine[-1]))
     row = np.searchsorted(mine, given[inside])
     unknown = np.flatnonzero(mine[row] != given[inside])
@@ -165,6 +161,27 @@ def match(
             argument, f"must name nodes that have leaves; {label(other, levels, k)} has none."
         )
     return inside, row
+
+
+def locate(own: Any, other: Any, levels: Sequence[str]) -> np.ndarray:
+    """The row of `own` with the labels of each row of `other`; -1 without such a row.
+
+    `own` is sorted and distinct.
+    """
+    mine, given = _joint_keys(own, other, levels)
+    row = np.minimum(np.searchsorted(mine, given), mine.size - 1)
+    row[mine[row] != given] = -1
+    return row
+
+
+def _joint_keys(own: Any, other: Any, levels: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of the rows of two tables, in the order of their labels."""
+    keys = np.zeros(own.num_rows + other.num_rows, np.int64)
+    for name in levels:
+        joint = _codes_of_both(_plain(own, name), _plain(other, name), name)
+        # The codes are made dense after each level, so that their products stay small.
+        keys = _dense(keys * (int(joint.max()) + 1) + joint)
+    return keys[: own.num_rows], keys[own.num_rows :]
 
 
 def _plain(table: Any, name: str) -> Any:
@@ -180,10 +197,11 @@ def _codes_of_both(a: Any, b: Any, name: str) -> np.ndarray:
 
     pa = arrow()
     if a.type != b.type:
-        try:
+        # The errors of Arrow may show labels, which can be private.
+        with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
             b = b.cast(a.type)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            check.fail(name, f"must have one type of labels everywhere, not {a.type} and {b.type}.")
+    if a.type != b.type:
+        check.fail(name, f"must have one type of labels everywhere, not {a.type} and {b.type}.")
     both = pa.chunked_array([*a.chunks, *b.chunks], a.type)
     codes = ordered_codes(both, name)
     if codes is None:

@@ -73,10 +73,16 @@ def split(
     folder: Location,
 ) -> None:
     """Sort one piece, and write its rows of each range."""
-    levels = names[:depth]
-    table = _sorted(read([piece], names), levels)
+    cut(read([piece], names), names[:depth], cuts, folder, number)
+
+
+def cut(
+    table: Any, levels: Sequence[str], cuts: Sequence[Key], folder: Location, number: int
+) -> None:
+    """Sort a table, and write its rows of each range to a file with this number."""
+    table = _sorted(table, levels)
     ends = [
-        bisect_left(range(table.num_rows), cut, key=lambda k: key(table, levels, k)) for cut in cuts
+        bisect_left(range(table.num_rows), end, key=lambda k: key(table, levels, k)) for end in cuts
     ]
     bounds = [0, *ends, table.num_rows]
     for j, (start, stop) in enumerate(pairwise(bounds)):

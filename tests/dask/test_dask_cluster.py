@@ -13,7 +13,7 @@ from partitioned import by_node, contents, die_once, random_hierarchy, write_cut
 
 import gmtree as gm
 import gmtree.dask
-from gmtree.dask import drawing, engine, node_measurements, sorting, tasks
+from gmtree.dask import counting, drawing, engine, node_measurements, sorting, tasks
 from gmtree.dask.confidential import Record
 
 distributed = pytest.importorskip("distributed")
@@ -115,6 +115,35 @@ def test_lost_workers_change_nothing(tmp_path, monkeypatch):
     assert gm.consistency_bias(h.tree, by_node(made, h, "n")) == 0
     assert list(contents(tmp_path / "secret")) == [".lock", "run.json"]
     assert made.ledger.total == 1
+
+
+def test_workers_lost_while_people_are_counted_change_nothing(tmp_path, monkeypatch):
+    rng = np.random.default_rng(3)
+    h = random_hierarchy(rng, height=2, fanout=8)
+    leaves = h.leaves[h.levels]
+    records = leaves.iloc[rng.integers(0, len(leaves), 200)].assign(id=rng.integers(0, 60, 200))
+    others = (tasks.up, tasks.down, drawing.survey, drawing.draw, drawing.draw_joint)
+    killed = kill_workers(monkeypatch, tmp_path, spared=others)
+    with two_workers():
+        made = gmtree.dask.release(
+            str(write_cut(leaves, tmp_path / "leaves", rng, pieces=4)),
+            h.levels,
+            "n",
+            records=str(write_cut(records, tmp_path / "records", rng, pieces=4)),
+            person="id",
+            max_contributions=2,
+            epsilon=10**9,
+            out=tmp_path / "public",
+            confidential=tmp_path / "secret",
+            partition_rows=1 + len(leaves) // 4,
+        )
+    own = {counting.split, counting.gather, counting.choose, counting.count_leaves}
+    assert set(killed) == own
+    assert all(flag.exists() for flag in killed.values())
+    options = {"person": "id", "max_contributions": 2, "epsilon": 10**9}
+    known = gm.release_frame(records, h.levels, tree=leaves, **options)
+    np.testing.assert_array_equal(by_node(made, h, "n_noisy"), known.noisy)
+    assert list(contents(tmp_path / "secret")) == [".lock", "run.json"]
 
 
 def test_a_release_goes_on_after_the_scheduler_was_lost(tmp_path, monkeypatch):
