@@ -336,10 +336,6 @@ def _prepare(args: argparse.Namespace) -> tuple[Any, np.ndarray, Any, Any]:
     from gmtree.privacy.accounting.budget import Budget
     from gmtree.privacy.accounting.workload import workload_of
 
-    tables = Tables.of(args)
-    what: dict[str, Any] = {"axes": None, "queries": None}
-    if tables is not None:
-        what = {"axes": tables.axes, "queries": tables.queries}
     bounds = _bounds(args)
     terms: dict[str, Any] = {
         "epsilon": args.epsilon,
@@ -352,6 +348,11 @@ def _prepare(args: argparse.Namespace) -> tuple[Any, np.ndarray, Any, Any]:
         "invariants": [name.strip() for name in args.invariants.split(",") if name.strip()],
         "disclosures": [LEAVES_FROM_RECORDS] if args.tree is None else [],
     }
+    tables = Tables.of(args)
+    what: dict[str, Any] = {"axes": None, "queries": None}
+    if tables is not None:
+        what = {"axes": tables.axes, "queries": tables.queries}
+        terms["structural_zeros"] = tables.zeros
     shares: Any = args.shares.split(",") if re.match(r"[\d.]", args.shares) else None
     if shares is not None and tables is not None:
         shares = dict.fromkeys(tables.queries, shares)

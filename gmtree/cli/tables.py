@@ -28,8 +28,9 @@ def add_options(p: argparse.ArgumentParser) -> None:
         "--cells",
         metavar="FILE",
         type=Path,
-        help="public list of the cells of the tables, with the columns of --axes: their values, in "
-        "the order in which they first occur, are the rows and columns of each table",
+        help="public list of cells that can occur, with the columns of --axes: their values, in "
+        "the order in which they first occur, are the rows and columns of each table; other "
+        "combinations are published as 0 without noise, and records in them are not counted",
     )
     group.add_argument(
         "--queries",
@@ -41,10 +42,14 @@ def add_options(p: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Tables:
-    """The axes of a table with their public labels, and the queries that are measured."""
+    """The axes of a table with their public labels, and the queries that are measured.
+
+    `zeros` marks the cells that cannot occur; None if all can.
+    """
 
     axes: dict[str, list[str]]
     queries: list[tuple[str, ...]]
+    zeros: np.ndarray | None
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> Tables | None:
@@ -63,13 +68,20 @@ class Tables:
         queries = _queries(args.queries, names)
         if files.STANDARD == args.cells in (args.file, args.tree):
             raise ValueError("--cells and another file must not both be standard input.")
-        found: list[dict[str, None]] = [{} for _ in names]
-        for cell, _ in Rows(args.cells, names, None):
-            for values, label in zip(found, cell, strict=True):
-                values[axis_text(label)] = None
-        if not found[0]:
+        listed = [tuple(map(axis_text, cell)) for cell, _ in Rows(args.cells, names, None)]
+        if not listed:
             raise ValueError(f"{files.shown(args.cells)} has no rows.")
-        return cls(dict(zip(names, map(list, found), strict=True)), queries)
+        axes = [list(dict.fromkeys(own)) for own in zip(*listed, strict=True)]
+        zeros = np.ones(tuple(map(len, axes)), bool)
+        for cell in listed:
+            zeros[tuple(own.index(x) for own, x in zip(axes, cell, strict=True))] = False
+        if zeros.any() and args.neighbors == "change_one":
+            raise ValueError(
+                "--cells must list all combinations of its values with --neighbors change_one: the "
+                "number of records is then public, and would show how many are in other cells."
+            )
+        found = dict(zip(names, axes, strict=True))
+        return cls(found, queries, zeros if zeros.any() else None)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -203,6 +215,7 @@ class _Records:
     def _placed(self, rows: Any) -> Iterator[tuple[tuple[Leaf, Cell], Any]]:
         """The leaf and the cell of each row, and its count or person; unknown ones are refused."""
         cache: dict[Leaf, Cell | None] = {}
+        zeros = None if self._tables is None else self._tables.zeros
         for labels, further in rows:
             leaf, own = labels[: self._split], labels[self._split :]
             if self._known is not None and leaf not in self._known:
@@ -214,9 +227,10 @@ class _Records:
             cell = cache[own]
             if cell is None:
                 if not self._ignore:
-                    self._rows.refuse_unknown("cell", "--cells")
+                    self._rows.refuse_unknown("value of --axes", "--cells")
                 continue
-            yield (leaf, cell), further
+            if zeros is None or not zeros[cell]:
+                yield (leaf, cell), further
 
     def _cell(self, labels: Leaf) -> Cell | None:
         found = [own.get(axis_text(x)) for own, x in zip(self._numbers, labels, strict=True)]

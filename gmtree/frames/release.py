@@ -157,6 +157,9 @@ def release_frame(
     of rows change which records of a person are counted, and no leaf is preferred. With `axes` a
     record is in one cell of one leaf. Cells of one leaf are sorted by such a hash as well.
 
+    *Structural zeros*: records in cells that ``structural_zeros`` marks, as in
+    :func:`release_tables`, are not counted, and do not count towards a person's bounds.
+
     *Values of axes* are compared by the same texts as people: 7, 7.0 and "7" are one value.
 
     *Errors.* The counts describe the counted records only, and the standard errors and intervals
@@ -207,7 +210,7 @@ def release_frame(
         made: type[Any] = Release if axes is None else TableRelease
         return publish(
             made,
-            *_tree_and_counts(frame, levels, *given, is_change, bounds),
+            *_tree_and_counts(frame, levels, *given, is_change, bounds, workload.zeros),
             budget,
             workload,
             **others,
@@ -231,6 +234,7 @@ def _tree_and_counts(
     ignore_unknown: bool,
     is_change: bool,
     bounds: Bounds,
+    zeros: tuple[int, ...],
 ) -> tuple[Tree, np.ndarray]:
     """The tree and the true counts of its leaves, with each person's records within `bounds`."""
     kind = kind_of("frame", frame)
@@ -269,7 +273,10 @@ def _tree_and_counts(
         warnings.warn(doubt, check.DataWarning, stacklevel=3)
     cells = _Cells.of(frame, names, axes, leaf.size, ignore_unknown)
     # Rows that are counted: those of known leaves and cells, and later of counted records.
-    rows = np.flatnonzero((leaf >= 0) & (cells.number >= 0))
+    counted = (leaf >= 0) & (cells.number >= 0)
+    if zeros:
+        counted &= ~np.isin(cells.number, zeros)
+    rows = np.flatnonzero(counted)
     if whose is not None:
         labels = [level_codes(tree, k) for k in range(len(names))]
         key = leaf_keys([Codes(c.codes[tree.leaves], c.categories) for c in labels])

@@ -120,7 +120,7 @@ def test_unknown_cells_are_refused_or_left_out(records, noiseless, capsys):
         stream.write("p1,NY,Albany,x,7\n")
     assert release(out="b.npz") == 2
     err = capsys.readouterr().err
-    assert "Line 202 of people.csv has a cell that --cells does not list" in err
+    assert "Line 202 of people.csv has a value of --axes that --cells does not list" in err
     assert release("--ignore-unknown", out="b.npz") == 0
     first, second = (gm.TableRelease.load(name) for name in ("a.npz", "b.npz"))
     np.testing.assert_array_equal(first.values, second.values)
@@ -149,3 +149,20 @@ def test_options_of_tables_need_axes(records, capsys):
     for option in (["--cells", "cells.csv"], ["--queries", "total"]):
         assert cli.main(["release", "people.csv", *words, *option]) == 2
         assert f"{option[0]} goes with --axes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options", [(), ("--person", "id", "--max-contributions", "2")])
+def test_combinations_that_are_not_listed_are_zero(records, noiseless, options, capsys):
+    kept = records[(records.sex == "f") | (records.age != "65")]
+    assert len(kept) < len(records)
+    pd.DataFrame(CELLS[:-1], columns=["sex", "age"]).to_csv("cells.csv", index=False)
+    release(*options, out="a.npz")
+    assert "Some cells cannot occur" in capsys.readouterr().out
+    kept.to_csv("people.csv", index=False)
+    release(*options, out="b.npz")
+    first, second = (gm.TableRelease.load(name) for name in ("a.npz", "b.npz"))
+    np.testing.assert_array_equal(first.values, second.values)
+    assert not first.values[:, 1, 2].any()
+    assert first.noisy[()][0] == first.values[0].sum()
+    assert release(*options, "--neighbors", "change_one") == 2
+    assert "--cells must list all combinations" in capsys.readouterr().err

@@ -18,6 +18,7 @@ from gmtree.tree.families import Families
 
 if TYPE_CHECKING:
     from gmtree.consistency.sparse import NonnegativeInfo
+    from gmtree.consistency.tables.possible import PossibleCells
 
 # Number of columns rounded to whole numbers at a time, which fill one or two cache lines.
 ROUNDED_TOGETHER = 16
@@ -91,6 +92,8 @@ class TableConsistency:
         self._solver = TableSolver(self._problem)
         self.tree, self._axes = tree, self._problem.axes
         self.axes, self.shape = self._axes.names, self._axes.shape
+        # Set by releases with structural zeros. Variances are then upper bounds.
+        self._possible: PossibleCells | None = None
 
     def __repr__(self) -> str:
         axes = ", ".join(f"{name}: {length}" for name, length in self.axes.items())
@@ -235,8 +238,13 @@ class TableConsistency:
             x = out.reshape(flat)
         else:
             x = np.empty(flat, np.float64 if nonnegative else dtype)
-        self._solver.solve(ys, x)
-        info = self._nonnegative(ys, x, tolerance, iterations, start) if nonnegative else None
+        info = None
+        if self._possible is not None:
+            x = self._possible.solve(ys, nonnegative, tolerance, iterations)
+        else:
+            self._solver.solve(ys, x)
+            if nonnegative:
+                info = self._nonnegative(ys, x, tolerance, iterations, start)
         with np.errstate(over="ignore"):
             x = x.astype(dtype, copy=False)
         _refuse_overflow(x)

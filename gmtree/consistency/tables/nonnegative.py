@@ -114,6 +114,26 @@ def _active_set(
     start: State | None,
 ) -> NonnegativeInfo:
     """Write the exact optimum into `x`; cells are the series, and marginals their aggregates."""
+    A, variance, observed, place = series(problem, ys)
+    held = None if start is None else start.w.ravel() <= 0
+    try:
+        values, info = nonnegative_optimum(A, variance, observed, tolerance, most, held=held)
+    except ContradictionError as error:
+        _refuse_not_met(problem, place, error)
+    leaf = values[A.shape[0] :].reshape(problem.tree.n_leaves, problem.cells)
+    with np.errstate(over="ignore"):
+        problem.tree.aggregate(leaf, out=x)
+    return replace(info, state=State(np.where(leaf > 0, leaf, -1.0), None))
+
+
+def series(
+    problem: TableProblem, ys: list[np.ndarray]
+) -> tuple[Any, np.ndarray, np.ndarray, list[tuple[int, np.ndarray]]]:
+    """Cells of the leaves as bottom series, and all other measured cells as their aggregates.
+
+    Returns the sparse matrix of aggregates; the variances and the measurements of all series,
+    aggregates first; and the query and the nodes of each block of aggregates.
+    """
     from scipy import sparse
 
     tree, whole = problem.tree, problem.whole
@@ -140,18 +160,8 @@ def _active_set(
     else:
         variance.append(np.repeat(s[tree.leaves, whole], problem.cells))
         y.append(ys[whole][tree.leaves].ravel())
-    held = None if start is None else start.w.ravel() <= 0
     A = sparse.vstack(rows, format="csr")
-    try:
-        values, info = nonnegative_optimum(
-            A, np.concatenate(variance), np.concatenate(y), tolerance, most, held=held
-        )
-    except ContradictionError as error:
-        _refuse_not_met(problem, place, error)
-    leaf = values[A.shape[0] :].reshape(cells)
-    with np.errstate(over="ignore"):
-        tree.aggregate(leaf, out=x)
-    return replace(info, state=State(np.where(leaf > 0, leaf, -1.0), None))
+    return A, np.concatenate(variance), np.concatenate(y), place
 
 
 def _refuse_not_met(

@@ -123,6 +123,8 @@ def divide(
     counts = workload.noisy_counts(tree, exact) if whole is None else whole.nodes
     leaves = tree.n_leaves if whole is None else whole.nodes[-1]
     if workload is PLAIN:
+        if budget.structural_zeros is not None:
+            check.fail("structural_zeros", "must be None without tables: leave out such leaves.")
         wanted = _level_shares(tree, budget.shares)
     else:
         wanted = workload.shares(tree, budget.shares)
@@ -158,6 +160,7 @@ def divide(
             target=budget.target,
             max_per_leaf=budget.max_per_leaf,
             person=budget.person,
+            structural_zeros=workload.zeros,
         )
 
     amount = budget.amount if budget.target is None else rho_for(budget.target, ledger_of)

@@ -30,6 +30,7 @@ class TermsOfNoise(TypedDict, total=False):
     mechanism: str | None
     max_count: int | None
     disclosures: Sequence[str]
+    structural_zeros: Any
 
 
 class Terms(TermsOfNoise, total=False):
@@ -58,6 +59,7 @@ class Budget:
     max_per_leaf: int | None = None
     person: str | None = None
     target: tuple[Fraction, Fraction] | None = None
+    structural_zeros: Any = None
 
     @classmethod
     def of(
@@ -75,6 +77,7 @@ class Budget:
         max_count: Any = None,
         disclosures: Any = (),
         person: Any = None,
+        structural_zeros: Any = None,
     ) -> Budget:
         """The budget for the arguments of a public function.
 
@@ -108,7 +111,14 @@ class Budget:
             max_per_leaf=_per_leaf(max_per_leaf, max_contributions, neighbors),
             person=None if person is None else str(person),
             target=target,
+            structural_zeros=structural_zeros,
         )
+        if structural_zeros is not None and budget.neighbors == "change_one":
+            check.fail(
+                "structural_zeros",
+                "must be None with neighbors='change_one': the number of records is then public, "
+                "and would show how many are in these cells and are not counted.",
+            )
         for text in budget.disclosures:
             if not isinstance(text, str) or not text.strip():
                 check.fail_type("disclosures", f"must hold sentences, not {text!r}.")

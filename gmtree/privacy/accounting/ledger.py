@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from gmtree import _validate as check
 from gmtree._text import preformatted, printable, short
+from gmtree.consistency.tables.queries import Axes
 from gmtree.privacy.accounting.budget import (
     MEASURES,
     NEIGHBORS,
@@ -111,6 +112,9 @@ class Ledger:
     person : str or None
         Column that identifies the person of each record, if records beyond the bounds were left
         out. None if the caller asserts the bounds.
+    structural_zeros : tuple of int
+        Cells of a whole table, counted along its axes, that cannot occur. They are public, and are
+        published as 0 without noise.
     """
 
     measure: str
@@ -129,6 +133,7 @@ class Ledger:
     target: tuple[Fraction, Fraction] | None = None
     max_per_leaf: int | None = None
     person: str | None = None
+    structural_zeros: tuple[int, ...] = ()
 
     @property
     def enforced(self) -> bool:
@@ -148,7 +153,7 @@ class Ledger:
         lengths = lengths_of(self.axes)
         queries = tuple(line.query or () for line in self.levels if line.level == 1)
         cells = tuple(math.prod(lengths[axis] for axis in query) for query in queries)
-        return Workload(self.axes, queries, cells, len(queries))
+        return Workload(self.axes, queries, cells, len(queries), self.structural_zeros)
 
     def epsilon(self, delta: Any = None) -> float | Fraction:
         """The epsilon for which (epsilon, delta)-differential privacy holds.
@@ -192,6 +197,16 @@ class Ledger:
                 -4,
                 f"Counts of {what} are cut off at 0 and at {self.max_count:,}; stated errors do "
                 "not include the effect of this.",
+            )
+        if self.structural_zeros:
+            axes = Axes(dict(self.axes or ()))
+            cells = axes.cells(tuple(axes.names))
+            named = [cells[k] for k in self.structural_zeros]
+            more = f" and {len(named) - 10:,} more" if len(named) > 10 else ""
+            found.insert(
+                -4,
+                "Some cells cannot occur, which everyone may know. They are published as 0 without "
+                f"noise, and records in them are not counted: {', '.join(named[:10])}{more}.",
             )
         return tuple(found)
 
@@ -259,6 +274,7 @@ class Ledger:
             "target": None if target is None else list(map(str, target)),
             "max_per_leaf": self.max_per_leaf,
             "person": self.person,
+            "structural_zeros": list(self.structural_zeros),
         }
 
     @classmethod
@@ -321,7 +337,16 @@ def _read(data: Mapping[str, Any]) -> Ledger:
         target=_target(data["target"]),
         max_per_leaf=None if per_leaf is None else check.count("max_per_leaf", per_leaf, least=1),
         person=None if data["person"] is None else _text(data["person"]),
+        structural_zeros=_zeros(data.get("structural_zeros", ()), axes),
     )
+
+
+def _zeros(listed: Any, axes: TableAxes | None) -> tuple[int, ...]:
+    cells = math.prod(lengths_of(axes).values()) if axes else 1
+    zeros = tuple(check.count("structural_zeros", k, least=0) for k in _list(listed))
+    if list(zeros) != sorted(set(zeros)) or len(zeros) >= cells or max(zeros, default=0) >= cells:
+        check.fail("data", "must have different structural zeros of its axes, and other cells.")
+    return zeros
 
 
 def _axes(listed: Any) -> TableAxes | None:

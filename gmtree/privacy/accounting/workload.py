@@ -46,12 +46,15 @@ class Workload:
     asked : int
         How many of the queries were requested. One more query may follow them: the total, which is
         there for invariants only.
+    zeros : tuple of int
+        Cells of a whole table, counted along its axes, that are known to be empty at every leaf.
     """
 
     axes: TableAxes | None
     queries: tuple[TableQuery | None, ...]
     cells: tuple[int, ...]
     asked: int
+    zeros: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, axes: Any, queries: Any) -> Workload:
@@ -93,6 +96,20 @@ class Workload:
         lengths = lengths_of(self.axes)
         return tuple(lengths[axis] for axis in query or ())
 
+    @property
+    def possible(self) -> np.ndarray | None:
+        """Mask of the cells of a table that can have records; None if all can."""
+        if not self.zeros:
+            return None
+        mask = np.ones(self.table_cells, bool)
+        mask[list(self.zeros)] = False
+        return mask.reshape(self.shape)
+
+    def possible_cells(self, query: TableQuery | None) -> np.ndarray:
+        """Mask of the cells of a query that can have records."""
+        mask = np.ones(self.shape, bool) if self.possible is None else self.possible
+        return self.marginal(mask[None], query)[0] > 0
+
     def marginal(self, tables: np.ndarray, query: TableQuery | None) -> np.ndarray:
         """Sums of tables, one per row, over the axes that a query does not keep."""
         names = [name for name, _ in self.axes or ()]
@@ -104,10 +121,13 @@ class Workload:
     def noisy_counts(self, tree: Tree, exact: np.ndarray | None) -> list[int]:
         """Number of counts that get noise, by level and query: all cells except exact totals."""
         every, rest = _nodes_by_level(tree, None), _nodes_by_level(tree, exact)
+        noisy = self.cells
+        if self.zeros:
+            noisy = tuple(int(self.possible_cells(query).sum()) for query in self.queries)
         return [
-            cells * (inner if cells == 1 else all_nodes)
+            possible * (inner if cells == 1 else all_nodes)
             for all_nodes, inner in zip(every, rest, strict=True)
-            for cells in self.cells
+            for cells, possible in zip(self.cells, noisy, strict=True)
         ]
 
     def shares(self, tree: Tree, given: Any) -> list[Fraction]:
@@ -143,7 +163,23 @@ def workload_of(budget: Budget, axes: Any, queries: Any) -> Workload:
     if queries is None:
         check.fail("queries", "must be given with 'axes'.")
     workload = Workload.of(axes, queries)
+    if budget.structural_zeros is not None:
+        workload = replace(workload, zeros=_zeros(workload, budget.structural_zeros))
     return workload.with_total() if budget.invariants else workload
+
+
+def _zeros(workload: Workload, mask: Any) -> tuple[int, ...]:
+    """The cells that a mask of the shape of a table marks."""
+    a = check.array("structural_zeros", mask)
+    if a.dtype != np.bool_ or a.shape != workload.shape:
+        check.fail(
+            "structural_zeros",
+            f"must be a mask (True or False) of shape {workload.shape}, one entry per cell of a "
+            f"table, not an array of {a.dtype} of shape {a.shape}.",
+        )
+    if a.all():
+        check.fail("structural_zeros", "must leave a cell that can have records.")
+    return tuple(np.flatnonzero(a).tolist())
 
 
 class _Listed(dict):

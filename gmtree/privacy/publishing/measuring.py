@@ -60,11 +60,15 @@ def measure_tables(
 ) -> dict[TableQuery, np.ndarray]:
     """Noisy tables of all nodes for each query, from the cut-off cells of the leaves.
 
-    One record changes one cell of one leaf by at most one, and so one cell of each query.
+    One record changes one cell of one leaf by at most one, and so one cell of each query. Records
+    in cells that cannot occur are not counted: their number is neither published nor reported, so
+    that leaving them out reveals nothing. The counts of such cells are 0 before and after noise.
     """
     ledger, exact = allocation.ledger, allocation.exact
     workload = ledger._workload
     by_leaf = _whole_numbers(tree, counts, workload.shape)
+    if workload.possible is not None:
+        by_leaf = np.where(workload.possible, by_leaf, 0)
     if ledger.max_count is None:
         _check_public_total(tree, by_leaf)
     totals = None if exact is None else _exact_sums(tree, _leaf_totals(tree, by_leaf), exact)
@@ -87,6 +91,8 @@ def measure_tables(
     for k, (query, table) in enumerate(found.items()):
         known = exact if workload.cells[k] == 1 else None
         _add_noise(tree, scales[query], known, ledger.mechanism, table)
+        if workload.possible is not None:
+            table[:, ~workload.possible_cells(query).ravel()] = 0
         found[query] = table.reshape(tree.n, *workload.query_shape(query))
     return found
 

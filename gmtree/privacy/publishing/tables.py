@@ -18,6 +18,7 @@ import numpy as np
 from gmtree import _validate as check
 from gmtree.consistency.tables import TableConsistency
 from gmtree.consistency.tables.exact import exact_marginal
+from gmtree.consistency.tables.possible import PossibleCells
 from gmtree.privacy.accounting.account import Account
 from gmtree.privacy.accounting.allocation import Allocation
 from gmtree.privacy.accounting.budget import Budget
@@ -52,6 +53,7 @@ def release_tables(
     integer: bool = False,
     max_count: int | None = None,
     disclosures: Sequence[str] = (),
+    structural_zeros: Any = None,
     account: Account | None = None,
     threads: int | None = None,
 ) -> TableRelease:
@@ -93,6 +95,11 @@ def release_tables(
     max_count : int, optional
         Public bound at which the cells of leaves are cut off. By default, and at most, 2^50
         divided by the height, the number of leaves and the number of cells.
+    structural_zeros : array of bool of the shape of a table, optional
+        Marks cells that cannot occur at any leaf, such as married children. This is public
+        knowledge: these cells are published as 0, get no noise and cost nothing, and other values
+        become more precise. Records in them are not counted, without a message, because a message
+        would depend on the data. Not allowed with ``neighbors="change_one"``.
     account : gmtree.privacy.Account, optional
         Account that is charged before anything is drawn. It refuses a release that exceeds its
         budget.
@@ -129,6 +136,7 @@ def release_tables(
             mechanism=mechanism,
             max_count=max_count,
             disclosures=disclosures,
+            structural_zeros=structural_zeros,
         )
         return publish(
             TableRelease,
@@ -189,7 +197,11 @@ class TableRelease(Published[TableConsistency]):
         cls, tree: Tree, ledger: Ledger, exact: np.ndarray | None, threads: int | None
     ) -> TableConsistency:
         variances = query_variances(tree, ledger, exact)
-        return TableConsistency(tree, dict(ledger.axes or ()), variances, threads)
+        made = TableConsistency(tree, dict(ledger.axes or ()), variances, threads)
+        possible = ledger._workload.possible
+        if possible is not None:
+            made._possible = PossibleCells(made._problem, possible)
+        return made
 
     @classmethod
     def _measure(
@@ -231,7 +243,8 @@ class TableRelease(Published[TableConsistency]):
         """Standard error of each cell of a query of `estimate`, at every node, exactly.
 
         It is equal for all cells of a query at a node, and infinite if only sums of cells are
-        known.
+        known. With structural zeros it is an upper bound for the other cells: it does not count
+        what the zeros add to the precision.
         """
         return np.sqrt(self._post.node_variance(query))
 
@@ -260,6 +273,7 @@ class TableRelease(Published[TableConsistency]):
         width = widest(confidence, variance, *self._noise_limits)
         centre = self._post.marginal(self.estimate, query)
         width = width.reshape(-1, *(1,) * (centre.ndim - 1))
+        width = np.where(self.ledger._workload.possible_cells(query), width, 0)
         return self._bounded(centre - width, centre + width)
 
     @cached_property

@@ -23,12 +23,13 @@ from gmtree._files import checksum
 from gmtree.privacy import Ledger, Level, testing
 from gmtree.privacy.accounting.allocation import divide
 from gmtree.privacy.accounting.budget import Budget
-from gmtree.privacy.accounting.workload import Workload
+from gmtree.privacy.accounting.workload import Workload, workload_of
 from gmtree.privacy.files import storage
 from gmtree.privacy.noise import words as random_words
 from gmtree.privacy.noise.gaussian import GAUSSIAN
 from gmtree.privacy.noise.laplace import LAPLACE
 from gmtree.privacy.noise.mechanism import Mechanism
+from gmtree.privacy.publishing import measuring
 
 NEIGHBORS = ["add_remove", "change_one"]
 # What rounding a sigma up may add.
@@ -658,3 +659,142 @@ def test_cells_and_queries_that_would_have_one_name_keep_their_columns(tmp_path)
     table = pd.read_parquet(tmp_path / "r.parquet")
     np.testing.assert_array_equal(table["estimate_std_error_x"], r.estimate[:, 0])
     np.testing.assert_array_equal(table["estimate_std_error_x_2"], r.std_error(("x",)))
+
+
+# --------------------------------------------------------------------------- structural zeros
+
+ZEROS = np.array([[False, True, False], [False, True, True]])
+
+
+def with_zeros(counts=COUNTS, **options):
+    given = {"axes": AXES, "queries": QUERIES, "structural_zeros": ZEROS, "rho": 1}
+    return gm.release_tables(TREE, counts, **{**given, **options})
+
+
+def dense_optimum(r: gm.TableRelease) -> tuple[np.ndarray, dict]:
+    """Best tables by generalised least squares over all possible cells, and their variances."""
+    leaves, cells = TREE.leaves.tolist(), np.flatnonzero(~ZEROS)
+    columns = [(leaf, cell) for leaf in leaves for cell in cells]
+    rows, y, weight = [], [], []
+    for line in r.ledger.levels:
+        kept = [list(AXES).index(axis) for axis in line.query]
+        for node in np.flatnonzero(TREE.depth == line.level):
+            for place in np.ndindex(*(tuple(AXES.values())[a] for a in kept)):
+                row = [
+                    bool(TREE.is_ancestor(node, leaf) or node == leaf)
+                    and all(np.unravel_index(cell, ZEROS.shape)[a] == k
+                            for a, k in zip(kept, place, strict=True))
+                    for leaf, cell in columns
+                ]  # fmt: skip
+                if any(row):
+                    rows.append(row)
+                    y.append(r.noisy[line.query][(node, *place)])
+                    weight.append(1 / float(line.scale) ** 2)
+    A, w = np.array(rows, float), np.array(weight)
+    inverse = np.linalg.inv(A.T @ (w[:, None] * A))
+    leaf = np.zeros((len(leaves), ZEROS.size))
+    leaf[:, cells] = (inverse @ A.T @ (w * np.array(y))).reshape(len(leaves), -1)
+    return TREE.aggregate(leaf).reshape(-1, *ZEROS.shape), inverse
+
+
+def test_structural_zeros_are_zero_and_the_rest_is_the_optimum(seeded):
+    r = with_zeros()
+    np.testing.assert_array_equal(r.estimate[:, ZEROS], 0)
+    best, inverse = dense_optimum(r)
+    np.testing.assert_allclose(r.estimate, best, rtol=1e-9)
+    for query in QUERIES:
+        possible = r.ledger._workload.possible_cells(query)
+        assert not r.noisy[query][:, ~possible].any()
+        low, high = r.interval(query)
+        assert not low[:, ~possible].any()
+        assert not high[:, ~possible].any()
+        assert (high - low)[:, possible].all()
+    # Stated errors are never below those of the optimum.
+    stated = r.std_error(("sex", "age"))[TREE.leaves]
+    true = np.sqrt(np.diag(inverse)).reshape(5, -1)
+    assert (stated[:, None] >= true * (1 - 1e-9)).all()
+    assert (stated[:, None] > true * 1.001).any()
+
+
+def test_counts_in_structural_zeros_change_nothing(seeded, monkeypatch):
+    """Neither the result nor an error depends on them."""
+    others = np.where(ZEROS, [[7, -3, 5], [0, 10**15, 1]], COUNTS)
+    found = []
+    for counts in (COUNTS, others, others.astype(object)):
+        monkeypatch.setattr(random_words, "SYSTEM", testing.SeededWords(1))
+        found.append(with_zeros(counts, invariants=[0]))
+    for r in found[1:]:
+        np.testing.assert_array_equal(r.values, found[0].values)
+    total = np.where(ZEROS, 0, COUNTS).sum()
+    assert found[0].marginal(())[TREE.root] == pytest.approx(total, rel=1e-12)
+
+
+def test_structural_zeros_are_kept_by_options_and_files(seeded, tmp_path):
+    small = np.random.default_rng(0).integers(0, 4, COUNTS.shape)
+    r = with_zeros(small, rho="1/10", nonnegative=True, integer=True)
+    assert r.values.dtype == np.int64
+    assert (r.values >= 0).all()
+    assert not r.values[:, ZEROS].any()
+    np.testing.assert_array_equal(r.values[0], r.values[TREE.leaves].sum(axis=0))
+    for name in ("r.npz", "r.parquet"):
+        r.save(tmp_path / name)
+        again = gm.TableRelease.load(tmp_path / name)
+        np.testing.assert_array_equal(again.values, r.values)
+        assert again.ledger == r.ledger
+    noisy = [line.nodes for line in r.ledger.levels]
+    assert noisy == [1, 2, 3, 2, 4, 6, 5, 10, 15]
+    assert "not counted: 0_1, 1_1, 1_2." in str(r.ledger)
+    data = r.ledger.to_dict()
+    for wrong in ([6], [1, 1], [-1], list(range(6)), [4, 1], "no", [0.5]):
+        with pytest.raises((ValueError, TypeError)):
+            Ledger.from_dict({**data, "structural_zeros": wrong})
+    older = {key: x for key, x in data.items() if key != "structural_zeros"}
+    assert Ledger.from_dict(older).structural_zeros == ()
+
+
+@settings(max_examples=60)
+@given(parents(5), st.sampled_from(["epsilon", "rho"]), st.integers(1, 2), st.data())
+def test_the_ledger_is_the_loss_of_the_possible_neighbours(parent, measure, most, data):
+    tree, axes = gm.Tree.from_parents(parent), {"a": 2, "b": 2}
+    names = [(), ("a",), ("b",), ("a", "b")]
+    queries = data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True))
+    cells = data.draw(st.sets(st.integers(0, 3), min_size=1, max_size=3))
+    zeros = np.isin(np.arange(4), sorted(cells)).reshape(2, 2)
+    terms = {measure: "1/2", "max_contributions": most, "structural_zeros": zeros}
+    budget = Budget.of(**terms)
+    ledger = divide(tree, budget, workload_of(budget, axes, queries)).ledger
+    possible = [tuple(x) for x in np.argwhere(~zeros).tolist()]
+    pairs = [
+        group
+        for _, group in neighbours.changes(tree, axes, "add_remove", most)
+        if all(cell in possible for _, cell in group)
+    ]
+    same_loss(max(neighbours.loss_of(tree, ledger, (), group, set()) for group in pairs), ledger)
+
+
+def test_records_in_structural_zeros_do_not_use_up_those_of_a_person(monkeypatch):
+    monkeypatch.setattr(measuring, "_add_noise", lambda *args: None)
+    rows = [(leaf, sex, who) for who in range(50) for leaf in range(2) for sex in "fmm"]
+    people = pd.DataFrame(rows, columns=["leaf", "sex", "who"])
+    terms = {"tree": pd.DataFrame({"leaf": [0, 1]}), "person": "who", "rho": 1}
+    tables = {"axes": {"sex": ["f", "m"]}, "queries": [("sex",)], "max_contributions": 2}
+    zeros = {"structural_zeros": [False, True]}
+    r = gm.release_frame(people, ["leaf"], **terms, **tables, **zeros)
+    assert r.values.tolist() == [[100, 0], [50, 0], [50, 0]]
+    with pytest.raises(ValueError, match="None without tables"):
+        gm.release_frame(people, ["leaf"], **terms, **zeros)
+
+
+def test_wrong_structural_zeros_are_refused():
+    for wrong, words in (
+        (np.zeros((3, 2), bool), r"a mask \(True or False\) of shape \(2, 3\)"),
+        (np.zeros((2, 3), int), "not an array of int64"),
+        (np.ones((2, 3), bool), "must leave a cell"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            with_zeros(structural_zeros=wrong)
+    with pytest.raises(ValueError, match="None with neighbors='change_one'"):
+        with_zeros(neighbors="change_one")
+    with pytest.raises(ValueError, match="None without tables"):
+        gm.plan(TREE, rho=1, structural_zeros=ZEROS)
+    assert gm.plan(TREE, rho=1, axes=AXES, queries=QUERIES, structural_zeros=ZEROS).levels
