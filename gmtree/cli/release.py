@@ -203,7 +203,10 @@ def run(args: argparse.Namespace) -> int:
     where = sys.stderr if args.output == files.STANDARD else sys.stdout
     say(_describe(made.tree, made.plan, args), where)
     if args.bootstrap is not None:
-        say(f"\n{made.bootstrap(args.bootstrap)}", where)
+        errors = made.bootstrap(args.bootstrap)
+        by_query = errors if isinstance(errors, dict) else {None: errors}
+        for query, found in by_query.items():
+            say(f"\n{found.text(query)}", where)
     return 0
 
 
@@ -276,8 +279,6 @@ def _check_options(args: argparse.Namespace) -> str:
     proper_confidence(args.confidence)
     if args.bootstrap is not None and not 1 <= args.bootstrap <= MOST_RUNS:
         raise ValueError(f"--bootstrap must be from 1 to {MOST_RUNS:,}, not {args.bootstrap}.")
-    if args.bootstrap is not None and args.axes is not None:
-        raise ValueError("--bootstrap goes without --axes.")
     if args.delta is not None:
         proper_delta(args.delta)
     if args.shares not in ("equal", "nodes", "leaves") and not re.match(r"[\d.]", args.shares):

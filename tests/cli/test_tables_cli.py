@@ -166,3 +166,10 @@ def test_combinations_that_are_not_listed_are_zero(records, noiseless, options, 
     assert first.noisy[()][0] == first.values[0].sum()
     assert release(*options, "--neighbors", "change_one") == 2
     assert "--cells must list all combinations" in capsys.readouterr().err
+
+
+def test_the_bootstrap_is_printed_for_each_query(records, capsys):
+    assert release("--bootstrap", "3", "--nonnegative") == 0
+    out = capsys.readouterr().out
+    assert "Approximate error of the values of total by level" in out
+    assert "Approximate error of the values of sex x age by level" in out

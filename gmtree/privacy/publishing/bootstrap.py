@@ -8,6 +8,7 @@ import numpy as np
 
 from gmtree import _validate as check
 from gmtree._text import table
+from gmtree.privacy.accounting.ledger_text import query_name
 from gmtree.privacy.noise.registry import MECHANISMS
 from gmtree.privacy.testing import SeededWords
 
@@ -20,10 +21,10 @@ class BootstrapErrors(NamedTuple):
 
     Attributes
     ----------
-    bias, rmse : array by node
+    bias, rmse : array by node, for tables of shape (n, *lengths of the query's axes)
         Mean error and root mean square error.
     level_bias, level_rmse : array by level, the root's first
-        Mean of the bias over the nodes of a level, and root of their mean square error.
+        Mean of the bias over the nodes and cells of a level, and root of their mean square error.
     """
 
     bias: np.ndarray
@@ -32,44 +33,63 @@ class BootstrapErrors(NamedTuple):
     level_rmse: np.ndarray
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, query: tuple[str, ...] | None = None) -> str:
+        """The errors by level, under a title that names the query of a table."""
         rows = [("level", "bias", "rmse")]
         levels = zip(self.level_bias, self.level_rmse, strict=True)
         rows += [(str(d), f"{b:.4g}", f"{e:.4g}") for d, (b, e) in enumerate(levels, start=1)]
-        return "\n".join(["Approximate error of the values by level", *table(rows)])
+        of = "" if query is None else f" of {query_name(query)}"
+        return "\n".join([f"Approximate error of the values{of} by level", *table(rows)])
 
 
-def bootstrap(release: Any, runs: int, rng: Any) -> BootstrapErrors:
-    """Errors of `runs` simulated releases that treat the published values as the truth."""
+def bootstrap(release: Any, runs: int, rng: Any) -> dict[Any, BootstrapErrors]:
+    """Errors of `runs` simulated releases that treat the published values as the truth, by query.
+
+    A release of counts has one query, None.
+    """
     runs = check.count("runs", runs, least=1)
     if runs > MOST_RUNS:
         check.fail("runs", f"must be at most {MOST_RUNS}, not {runs}.")
-    tree, words = release.tree, SeededWords(rng)
-    truth = release.values.astype(np.float64)
-    total, squares = np.zeros((2, tree.n))
+    words, truth = SeededWords(rng), release.values.astype(np.float64)
+    views = release._views(truth)
+    sums = {query: np.zeros((2, *view.shape)) for query, view in views.items()}
     for _ in range(runs):
-        noisy = truth + _noise(release, words)
-        x = release._post.project(noisy, nonnegative=release.nonnegative, integer=release.integer)
-        error = x - truth
-        total += error
-        squares += error**2
-    bias, mean_square = total / runs, squares / runs
-    nodes = np.bincount(tree.depth)[1:]
-    return BootstrapErrors(
-        bias,
-        np.sqrt(mean_square),
-        np.bincount(tree.depth, bias)[1:] / nodes,
-        np.sqrt(np.bincount(tree.depth, mean_square)[1:] / nodes),
-    )
+        noisy = {query: view + _noise(release, query, words) for query, view in views.items()}
+        x = release._post.project(
+            noisy.get(None, noisy), nonnegative=release.nonnegative, integer=release.integer
+        )
+        for query, error in release._views(x - truth).items():
+            sums[query] += error, error**2
+    return {query: _summary(release, query, *(x / runs)) for query, x in sums.items()}
 
 
-def _noise(release: Any, words: SeededWords) -> np.ndarray:
-    """Noise of every node as in the release; 0 for nodes that are exact or not measured."""
-    out = np.zeros(release.tree.n, np.int64)
+def _summary(release: Any, query: Any, bias: np.ndarray, square: np.ndarray) -> BootstrapErrors:
+    """The errors of a query by node and by level, without cells that cannot occur."""
+    depth = release.tree.depth
+    possible = release.ledger._workload.possible_cells(query).ravel()
+    nodes = np.bincount(depth)[1:]
+    by_level = [
+        np.bincount(depth, x.reshape(depth.size, -1)[:, possible].mean(axis=1))[1:] / nodes
+        for x in (bias, square)
+    ]
+    return BootstrapErrors(bias, np.sqrt(square), by_level[0], np.sqrt(by_level[1]))
+
+
+def _noise(release: Any, query: Any, words: SeededWords) -> np.ndarray:
+    """Noise of every count of a query as in the release; 0 if a count is exact or not measured."""
+    tree, workload = release.tree, release.ledger._workload
+    possible = workload.possible_cells(query).ravel()
+    out = np.zeros((tree.n, possible.size), np.int64)
     noise = MECHANISMS[release.ledger.mechanism]
-    for level, scale in enumerate(release.ledger.scales, start=1):
-        if scale is not None:
-            chosen = release.tree.depth == level
-            if release._exact is not None:
+    for line in release.ledger.levels:
+        if line.scale is not None and line.query == query:
+            chosen = tree.depth == line.level
+            if release._exact is not None and possible.size == 1:
                 chosen &= ~release._exact
-            out[chosen] = noise.draw(scale, int(np.count_nonzero(chosen)), words)
-    return out
+            out[chosen] = noise.draw(
+                line.scale, (int(np.count_nonzero(chosen)), possible.size), words
+            )
+    out[:, ~possible] = 0
+    return out.reshape(tree.n, *workload.query_shape(query))

@@ -226,6 +226,9 @@ class Release(OrderedLeaves, Published[Consistency]):
     def _project(self, nonnegative: bool = False, integer: bool = False) -> np.ndarray:
         return self._post.project(self.noisy, nonnegative=nonnegative, integer=integer)
 
+    def _views(self, x: np.ndarray) -> dict[None, np.ndarray]:
+        return {None: x}
+
     # ------------------------------------------------------------------ values
 
     @property
@@ -334,7 +337,7 @@ class Release(OrderedLeaves, Published[Consistency]):
         """
         from gmtree.privacy.publishing.bootstrap import bootstrap
 
-        return bootstrap(self, runs, rng)
+        return bootstrap(self, runs, rng)[None]
 
     def diagnose(self) -> Diagnostics:
         """Test whether the noisy counts agree with each other, given the exact law of the noise.

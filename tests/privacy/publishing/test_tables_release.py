@@ -798,3 +798,42 @@ def test_wrong_structural_zeros_are_refused():
     with pytest.raises(ValueError, match="None without tables"):
         gm.plan(TREE, rho=1, structural_zeros=ZEROS)
     assert gm.plan(TREE, rho=1, axes=AXES, queries=QUERIES, structural_zeros=ZEROS).levels
+
+
+# --------------------------------------------------------------------------- bootstrap
+
+
+@pytest.mark.parametrize("options", [{}, {"invariants": [0]}, {"structural_zeros": ZEROS}])
+def test_the_bootstrap_finds_the_errors_of_the_estimate(seeded, options):
+    counts = COUNTS if "structural_zeros" not in options else np.where(ZEROS, 0, COUNTS)
+    r = gm.release_tables(TREE, counts, axes=AXES, queries=QUERIES, rho=1, **options)
+    errors = r.bootstrap(400, rng=1)
+    assert list(errors) == QUERIES
+    for query, found in errors.items():
+        assert found.bias.shape == found.rmse.shape == r.marginal(query).shape
+        stated = r.std_error(query).reshape(-1, *(1,) * len(query))
+        possible = r.ledger._workload.possible_cells(query)
+        if "structural_zeros" in options:
+            assert not found.rmse[:, ~possible].any()
+            assert (found.rmse <= 1.2 * stated).all()
+        else:
+            np.testing.assert_allclose(found.rmse, np.broadcast_to(stated, found.rmse.shape),
+                                       rtol=0.2, atol=1e-6)  # fmt: skip
+        for level, rmse in enumerate(found.level_rmse, start=1):
+            own = found.rmse[TREE.depth == level][:, possible]
+            assert rmse == pytest.approx(np.sqrt(np.mean(own**2)))
+    if "structural_zeros" in options:
+        _, inverse = dense_optimum(r)
+        cells = errors["age", "sex"].rmse.transpose(0, 2, 1)[TREE.leaves][:, ~ZEROS]
+        np.testing.assert_allclose(cells.ravel(), np.sqrt(np.diag(inverse)), rtol=0.2)
+
+
+def test_the_bootstrap_shows_the_bias_of_non_negative_cells(seeded):
+    r = gm.release_tables(TREE, COUNTS * 0, axes=AXES, queries=QUERIES, rho="1/10",
+                          nonnegative=True, integer=True)  # fmt: skip
+    errors = r.bootstrap(20, rng=1)
+    assert (errors["age", "sex"].level_bias[2:] > 0).all()
+    again = r.bootstrap(20, rng=1)
+    np.testing.assert_array_equal(errors[()].bias, again[()].bias)
+    with pytest.raises(ValueError, match="'runs' must be at most"):
+        r.bootstrap(10**6)
