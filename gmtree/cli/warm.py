@@ -194,7 +194,7 @@ def conversions(tree: Any) -> None:
 
 def consistency(tree: Any) -> None:
     """Both stages for all kinds of variances, bounds, whole numbers, exact errors."""
-    from gmtree.consistency import Consistency, consistency_bias
+    from gmtree.consistency import Consistency, between, consistency_bias
 
     some = np.random.default_rng(5).uniform(1, 2, tree.n)
     inner, outer = np.where(tree.depth == 2, np.inf, some), some.copy()
@@ -211,6 +211,8 @@ def consistency(tree: Any) -> None:
         high = np.full(tree.n, 2000.0)
         for bounds in ({"upper": 2000.0}, {"nonnegative": True, "upper": {"node": high}}):
             post.project(np.full(tree.n, 1000.0), return_info=True, **bounds)
+        for low in (None, np.zeros(tree.n)):
+            between.by_polylines(post._factor, None, np.full(tree.n, 1000.0), low, high, 0, 1e-11)
         post.project(np.ones(tree.n), nonnegative=True, integer="random", rng=1)
         live = post.track(np.full(tree.n, 1000.0))
         live.update(0, 2.0)

@@ -1,7 +1,10 @@
 """The exact consistent optimum with bounds on both sides of any nodes.
 
-Polylines (`gmtree._kernels.polylines`) determine which bounds hold with equality. With these nodes
-held at their bounds, the optimum is a plain projection.
+Newton's method for the prices (`gmtree._kernels.between`) usually needs a handful of rounds. If it
+settles, its bounds and prices meet the conditions of optimality, so its values are the optimum. It
+may cycle instead. Then polylines (`gmtree._kernels.polylines`) determine which bounds hold with
+equality, in a fixed number of steps. With these nodes held at their bounds, the optimum is a plain
+projection.
 """
 
 from __future__ import annotations
@@ -12,12 +15,17 @@ import numpy as np
 
 from gmtree import _sweep
 from gmtree import _validate as check
+from gmtree._kernels import between as kernels
 from gmtree._kernels import polylines, reach
 from gmtree.consistency import sweeps
 from gmtree.consistency.bounded import LARGEST, LARGEST_EXPONENT
 from gmtree.consistency.exact import Tolerance
 from gmtree.consistency.factor import Factor
 from gmtree.tree.locate import node_in_error
+
+# Newton's method rarely needs more than ten rounds, in the first of which prices may take any step.
+MOST_ROUNDS = 16
+FREE_ROUNDS = 5
 
 
 def project_between(
@@ -40,9 +48,17 @@ def project_between(
         if shift:
             low, high = (None if a is None else np.ldexp(a, -shift) for a in (lower, upper))
             noisy = np.ldexp(noisy, -shift)
-        _refuse_infeasible(factor, noisy, low, high, shift, Tolerance.of(v.dtype).relative)
+        problem, tolerance = (noisy, low, high), Tolerance.of(v.dtype).relative
+        x = result if result.dtype == np.float64 and result.flags.c_contiguous else np.empty(n)
+        if factor.some_exact:
+            _refuse_infeasible(factor, *problem, shift, tolerance)
+        if not _settle_prices(factor, threads, *problem, x):
+            x[:] = by_polylines(factor, threads, *problem, shift, tolerance)
         with np.errstate(over="ignore"):
-            result[:] = np.ldexp(_optimum(factor, threads, noisy, low, high), shift)
+            if shift:
+                np.ldexp(x, shift, out=x)
+            if x is not result:
+                result[:] = x
         if not np.isfinite(result).all():
             sweeps.refuse_overflow(out)
 
@@ -87,14 +103,62 @@ def _refuse_infeasible(
     check.fail(argument, rule, node, f"{known}, but its children can only reach {below}.")
 
 
-def _optimum(
+def _settle_prices(
     factor: Factor,
     threads: int | None,
     v: np.ndarray,
     lower: np.ndarray | None,
     upper: np.ndarray | None,
+    out: np.ndarray,
+) -> bool:
+    """Write the optimum into `out` if Newton's method finds it; returns whether it does.
+
+    Values known exactly must be within their bounds. If no values meet all bounds, it finds none.
+    """
+    tree = factor.tree
+    if tree.n == 1 or factor.has_undetermined:
+        return False
+    layout, m = factor.family_layout, tree.n_internal
+    names = ("z", "q", "t", "b", "low", "high", "d", "step", "limit")
+    state = kernels.State(
+        parent=layout.parent,
+        order=layout.order,
+        **factor.families._asdict(),
+        v=_sweep.readonly(v),
+        s=factor.s,
+        lower=lower,
+        upper=upper,
+        dirty=np.empty(m, np.uint8),
+        **dict(zip(names, np.empty((len(names), m)), strict=True)),
+    )
+    with _sweep.team(layout, threads) as run:
+        for segment in layout.segments:
+            run(kernels.begin, (state,), segment, True)
+        for k in range(MOST_ROUNDS):
+            for segment in reversed(layout.segments):
+                run(kernels.collect, (state,), segment, True)
+            for segment in layout.segments:
+                run(kernels.scan, (state, k >= FREE_ROUNDS), segment, True)
+            if not state.dirty.any():
+                break
+        else:
+            return False
+        for segment in layout.segments:
+            run(kernels.write, (state, out), segment, True)
+    return True
+
+
+def by_polylines(
+    factor: Factor,
+    threads: int | None,
+    v: np.ndarray,
+    lower: np.ndarray | None,
+    upper: np.ndarray | None,
+    shift: int,
+    tolerance: float,
 ) -> np.ndarray:
     """The projection in which nodes are held at those bounds that hold with equality."""
+    _refuse_infeasible(factor, v, lower, upper, shift, tolerance)
     tree = factor.tree
     if tree.n == 1:
         return np.clip(v, lower, upper)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from reference import between as slow
 from trees import named_shapes
 
 import gmtree as gm
+from gmtree.consistency import between
 
 SEEDS = st.integers(0, 2**32 - 1)
 KINDS = ("positive", "exact", "unmeasured", "any")
@@ -27,7 +29,21 @@ def refuse_problem(problem: slow.Problem) -> int:
     return error.value.node
 
 
-def check_optimum(problem: slow.Problem) -> np.ndarray:
+def only_polylines():
+    """Newton's method gives up before it has begun."""
+    return mock.patch.object(between, "MOST_ROUNDS", 0)
+
+
+def check_optimum(problem: slow.Problem) -> None:
+    """Both methods find the optimum."""
+    x = check_result(problem)
+    with only_polylines():
+        y = check_result(problem)
+    scale = max(1.0, float(np.abs(problem.v[problem.measured]).max()))
+    np.testing.assert_allclose(x, y, rtol=0, atol=1e-10 * scale)
+
+
+def check_result(problem: slow.Problem) -> np.ndarray:
     """Consistent, within the bounds, and nothing gains by a trade."""
     x, info = problem.solve(return_info=True)
     tree, scale = problem.tree, max(1.0, float(np.abs(problem.v[problem.measured]).max()))
@@ -52,12 +68,15 @@ def test_interior_point_solver(kind):
     rng = np.random.default_rng(29)
     for _ in range(PROBLEMS // 4):
         problem = slow.random_problem(rng, kind)
-        x, expected = problem.solve(), slow.by_clarabel(problem)
+        expected = slow.by_clarabel(problem)
         best = problem.objective(expected)
-        # It stops a little outside the bounds or above the optimum.
-        assert problem.objective(x) <= best + 1e-9 * max(1.0, best)
-        assert abs(problem.objective(x) - best) <= 1e-7 * max(1.0, best)
-        assert np.abs(x - expected)[problem.measured].max() <= 1e-4
+        with only_polylines():
+            results = [problem.solve()]
+        for x in (problem.solve(), *results):
+            # It stops a little outside the bounds or above the optimum.
+            assert problem.objective(x) <= best + 1e-9 * max(1.0, best)
+            assert abs(problem.objective(x) - best) <= 1e-7 * max(1.0, best)
+            assert np.abs(x - expected)[problem.measured].max() <= 1e-4
 
 
 @given(SEEDS, st.sampled_from(KINDS))
@@ -81,6 +100,26 @@ def test_named_shapes():
         v = inside + rng.normal(0, 3, tree.n)
         room = rng.integers(0, 5, tree.n)
         check_optimum(slow.Problem(tree, v, np.ones(tree.n), inside - room, inside + room))
+
+
+@pytest.mark.parametrize("least", [-np.inf, 0])
+def test_bounds_of_a_census_need_no_polylines(least):
+    tree, rng = gm.datasets.census2010(nodes=20_000).tree, np.random.default_rng(5)
+    counts = tree.aggregate(rng.poisson(3, tree.n_leaves))
+    lower, upper = np.full(tree.n, -np.inf), np.full(tree.n, np.inf)
+    lower[tree.leaves], upper[tree.leaves] = least, (counts + rng.poisson(3, tree.n))[tree.leaves]
+    states = tree.depth == 2
+    lower[states], upper[states] = counts[states] - 5, counts[states] + 5
+    v = counts + rng.laplace(0, 8, tree.n)
+    post, bounds = gm.Consistency(tree), {"lower": {"node": lower}, "upper": {"node": upper}}
+    with mock.patch.object(between, "by_polylines", side_effect=AssertionError):
+        x, info = post.project(v, return_info=True, **bounds)
+    assert info.violation <= 1e-9
+    with only_polylines():
+        np.testing.assert_allclose(x, post.project(v, **bounds), rtol=0, atol=1e-9)
+    for threads in (1, 3):
+        one = gm.Consistency(tree, threads=threads).project(v, **bounds)
+        np.testing.assert_array_equal(x, one)
 
 
 def test_lower_bounds_of_leaves_by_both_methods():
