@@ -65,6 +65,9 @@ from gmtree.consistency.factor import Factor
 LARGEST_EXPONENT = 200
 LARGEST = 2.0**LARGEST_EXPONENT
 
+# Numbers of a cache line, and so the columns that become rows together.
+_COLUMNS = 8
+
 
 def _infeasible_node(
     factor: Factor, v: np.ndarray, bounds: np.ndarray, tolerance: Tolerance
@@ -87,7 +90,8 @@ def project_bounded(
 ) -> int:
     """Write the optimum with bounded leaves into `out`; returns the passes of the worst column.
 
-    Columns are solved one after the other.
+    Columns are solved one after the other. Reading a single column takes as long as reading a cache
+    line of them, so some of them together become rows first.
     """
     if v.ndim > 1 or factor.exact.size:
         # A single column is checked while it is solved, before anything is written.
@@ -95,20 +99,30 @@ def project_bounded(
     if factor.exact.size:
         sweeps.sums_below(factor, threads, v)
     solver = BoundedSolver(factor, bounds, threads)
-    n, most_passes = factor.tree.n, 0
-    for column, result in zip(v.reshape(n, -1).T, out.reshape(n, -1).T, strict=True):
-        noisy = np.ascontiguousarray(column, np.float64)
-        direct = result.dtype == np.float64 and result.flags.c_contiguous
-        x = result if direct else np.empty(n)
-        passes, fits = solver.solve(noisy, x, Tolerance.of(v.dtype))
-        most_passes = max(most_passes, passes)
-        if not direct:
+    tolerance = Tolerance.of(v.dtype)
+    if v.ndim == 1 and out.dtype == np.float64 and out.flags.c_contiguous:
+        passes, fits = solver.solve(np.ascontiguousarray(v, np.float64), out, tolerance)
+    else:
+        n, passes = factor.tree.n, 0
+        measured, results = v.reshape(n, -1), out.reshape(n, -1)
+        for first in range(0, measured.shape[1], _COLUMNS):
+            columns = slice(first, first + _COLUMNS)
+            x = _as_rows(measured[:, columns])
+            passes = max(passes, *(solver.solve(row, row, tolerance)[0] for row in x))
             with np.errstate(over="ignore"):
-                result[:] = x
-            fits = bool(np.isfinite(result).all())
-        if not fits:
-            sweeps.refuse_overflow(out)
-    return most_passes
+                results[:, columns] = x.T
+        fits = bool(np.isfinite(out).all())
+    if not fits:
+        sweeps.refuse_overflow(out)
+    return passes
+
+
+def _as_rows(columns: np.ndarray) -> np.ndarray:
+    """The columns as rows of float64, copied a block at a time, so that it stays in the cache."""
+    rows = np.empty(columns.T.shape)
+    for first in range(0, len(columns), 4096):
+        rows[:, first : first + 4096] = columns[first : first + 4096].T
+    return rows
 
 
 class BoundedSolver:
@@ -128,7 +142,7 @@ class BoundedSolver:
         self._low = np.empty(n_internal) if factor.has_undetermined else self._numbers["d"]
 
     def solve(self, v: np.ndarray, out: np.ndarray, tolerance: Tolerance) -> tuple[int, bool]:
-        """Write the optimum for `v`, by node, into `out`.
+        """Write the optimum for `v`, by node, into `out`, which may be `v`.
 
         Returns the number of passes, and whether float64 could hold all results; those that are
         too large become infinite. Values that are not finite are refused, and
