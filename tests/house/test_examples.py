@@ -13,12 +13,13 @@ import pytest
 FOLDER = Path(__file__).parents[2] / "examples"
 EXAMPLES = sorted(path.name for path in FOLDER.glob("*.py"))
 # Packages that an example needs and the tests do not.
-NEEDS = {"tourism.py": ("statsforecast", "pyhts")}
+NEEDS = {"tourism.py": ("statsforecast", "pyhts"), "neural_reconciliation.py": ("torch",)}
 # What makes an example small; none where it is small by itself.
 ARGUMENTS = {
     "census_release.py": ["--nodes", "20000", "--epsilon", "1"],
     "distributed_release.py": ["--leaves", "20000", "--partitions", "4"],
     "file_system.py": [str(FOLDER.parent / "gmtree"), "--top", "3"],
+    "neural_reconciliation.py": ["--epochs", "5", "--seeds", "1"],
     "nonnegative.py": ["--nodes", "20000"],
     "private_tables.py": ["--nodes", "3000"],
     "tourism.py": ["--model", "naive"],
@@ -99,7 +100,19 @@ def census_release(text: str) -> None:
     assert "Privacy ledger: pure differential privacy, epsilon = 1" in text
 
 
-CHECKS = {"private_tables.py": private_tables, "census_release.py": census_release}
+def neural_reconciliation(text: str) -> None:
+    """Forecasts add up after the layer, and only then."""
+    missed = {line[:20].strip(): line.split()[-1] for line in text.splitlines() if "+-" in line}
+    assert float(missed["networks"]) > 1
+    assert float(missed["... reconciled"]) < 1e-6
+    assert float(missed["networks and layer"]) < 1e-6
+
+
+CHECKS = {
+    "private_tables.py": private_tables,
+    "census_release.py": census_release,
+    "neural_reconciliation.py": neural_reconciliation,
+}
 
 
 def test_arguments_and_checks_belong_to_examples():
