@@ -1,8 +1,8 @@
 """Published post-processing methods as sweeps, for comparison with the optimum.
 
-``total`` is by position of internal nodes and holds zeros on entry; ``v`` and ``out`` are in the
-caller's numbering. On the way down, the value that a node passes to its children replaces its entry
-of ``total``.
+``total`` has one entry per internal position, all zero on entry. ``v`` and ``out`` are in the
+caller's numbering. On the way down, each entry of ``total`` is replaced by the value that the node
+passes to its children.
 """
 
 import numpy as np
@@ -53,8 +53,8 @@ def boosting_down(parent, order, share, total, out):
 def privtrie_up(parent, order, t, total, out):
     """y_i = total_i / (1 + t_i) with t_i = sum q_c, total_i = sum y_c, q_i = t_i / (1 + t_i).
 
-    On entry `out` holds the sum of the measurements from the root to each leaf, which is y
-    there; q is 1 at leaves and `t` zeros.
+    On entry `out` holds y at the leaves, which is the sum of the measurements from the root, and
+    `t` holds zeros. At leaves q is 1.
     """
     for r in range(parent.size - 1, -1, -1):
         i = at(order, r)

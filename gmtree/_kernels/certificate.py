@@ -1,16 +1,16 @@
-"""How far leaves would move from given values if they could trade with each other.
+"""Distance of given values from the optimum, measured by trades between pairs of leaves.
 
-If one leaf gives a unit and another takes it, the nodes on both paths up to their common ancestor
-change. Along a path (called *way* here) the objective has the slope ``sum (x_i - v_i) / s_i`` and
-the stiffness (its second derivative) ``sum 1 / s_i``. At the optimum no trade pays: if two ways
-meet, the slope of the giving way is at most the slope of the taking way. Their difference divided
-by the sum of both stiffnesses is the distance from the best trade. Beyond the root there is no
-partner, which counts as a partner with slope 0.
+In a trade one leaf gives a unit and another takes it, so that the nodes on both paths up to their
+common ancestor change. Along such a path, called a *way*, the objective has the slope ``sum (x_i -
+v_i) / s_i`` and the stiffness (second derivative) ``sum 1 / s_i``. At the optimum no trade lowers
+the objective: if two ways meet, the slope of the giving way is at most that of the taking way.
+Otherwise the difference of the slopes, divided by the sum of the stiffnesses, is the size of the
+best trade. A leaf can also trade alone, by a way through the root; its partner then counts as a way
+with slope 0.
 
-A way can give (1) if all of its nodes are above their lower bounds, and take (2) if all are below
-their upper bounds. A node that is known exactly closes it, since its value cannot change. Among the
-ways up to a node, one that can give and take represents all of them; if there are several, the
-least stiff one does.
+A way can give (1) if all of its nodes are above their lower bounds, and take (2) if all of them are
+below their upper bounds. It can do neither if one of its nodes is known exactly. If ways up to a
+node can both give and take, the least stiff one of them represents all ways up to this node.
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from gmtree._kernels._shared import ONE, at
 
 
 class Ways(NamedTuple):
-    """The best way up to each internal node: its slope, its stiffness, and 0 (none), 1 or 3."""
+    """The best way up to each internal node: slope, stiffness and kind (0 none, 1, or 3 both)."""
 
     slope: np.ndarray
     stiffness: np.ndarray
@@ -40,7 +40,7 @@ def _own(s, r, difference):
 
 @inlined
 def _larger(a, b):
-    """The larger of a and b; b counts as infinite if it is not a number."""
+    """The larger of a and b; if b is NaN, it counts as infinite."""
     if b <= a:
         return a
     return b if b > a else np.inf
@@ -48,7 +48,7 @@ def _larger(a, b):
 
 @inlined
 def _gain(giver, taker):
-    """The distance of two ways from their best trade."""
+    """The size of the best trade of two ways."""
     if giver[2] == 0 or taker[2] == 0 or giver[1] + taker[1] == 0.0:
         return 0.0
     return (giver[0] - taker[0]) / (giver[1] + taker[1])
@@ -84,9 +84,10 @@ def _lengthened(ways, r, n_internal, slope, stiffness, can, can_other):
 
 @kernel
 def largest_gain(parent, order, v, s, lower, upper, x, near, giving, taking):
-    """The largest distance from a best trade, a bound or an exact value; children before parents.
+    """The largest best trade or distance from a bound or an exact value; children before parents.
 
-    A node within `near` of a bound counts as at the bound. `giving` and `taking` hold zeros.
+    A node within the distance `near` of a bound counts as being at the bound. `giving` and `taking`
+    hold zeros on entry.
     """
     n_internal = np.uint64(giving.slope.size)
     largest = 0.0

@@ -1,12 +1,12 @@
-"""Fourth cumulants of consistent values, exactly: how far from normal their errors are.
+"""Exact fourth cumulants of consistent values, which measure how far from normal their errors are.
 
 Cumulants of independent variables add up, and a factor w multiplies the fourth cumulant by w^4. So
 the recursion writes each quantity as a sum of independent parts: the noise at and below a node, and
 the noise elsewhere.
 
-Arrays are by position, and as in `gmtree._kernels.projection`. ``kappa`` holds the fourth cumulant
-of each measurement's noise. It is None if all are equal; then these cumulants and the variances
-count as one.
+Arrays are by position, with the names of `gmtree._kernels.projection`. ``kappa`` holds the fourth
+cumulant of the noise of each measurement. If it is None, all of these cumulants and all variances
+are 1.
 """
 
 from typing import Any, NamedTuple
@@ -31,8 +31,8 @@ def _fourth(x):
 def collect(parent, s, t, kappa, below, inside, start, stop):
     """Z_i = g^4 kappa_i + h^4 sum of Z_c: fourth cumulants of the estimates from below.
 
-    Z goes into `below`, the sums over children into `inside`, which holds zeros on entry;
-    children before parents.
+    `below` receives Z, and `inside` the sums over children; `inside` holds zeros on entry. Children
+    come before parents.
     """
     r = np.uint64(stop)
     while r > np.uint64(start):
@@ -80,7 +80,7 @@ def spread(parent, q, s, t, kappa, below, inside, lean, outside, start, stop):
 
 @kernel
 def family_sums(start, child, rank, x, sums):
-    """Running sums of x along each list of children; x by position, lists by node."""
+    """Running sums of x along each list of children; x is by position, and lists are by node."""
     for i in range(np.uint64(start.size - 1)):
         total = 0.0
         for k in range(np.uint64(start[i]), np.uint64(start[i + ONE])):
@@ -90,17 +90,17 @@ def family_sums(start, child, rank, x, sums):
 
 @helper
 def _stretch(sums, begin, first, stop):
-    """The sum over places `first` to ``stop - 1`` of the list that begins at `begin`."""
+    """The sum over entries `first` to ``stop - 1`` of the list that begins at `begin`."""
     if first >= stop:
         return 0.0
     return max(sums[stop - ONE] - (sums[first - ONE] if first > begin else 0.0), 0.0)
 
 
 class Climb(NamedTuple):
-    """The tree, the weights and the noise, as sums over ranges take them.
+    """The tree, the weights and the noise, in the form that sums over ranges need.
 
-    `start` and `place` are those of the tree's lists of children, by node; `shares` and `fourths`
-    are running sums of k and of Z along the lists.
+    `start` and `place` describe the lists of children, by node. `shares` and `fourths` are running
+    sums of k and of Z along these lists.
     """
 
     parent: Any
@@ -119,7 +119,7 @@ class Climb(NamedTuple):
 
 @kernel
 def shares(parent, q, s, t, out):
-    """k of all nodes; that of the root is 0."""
+    """k of all nodes; k is 0 at the root."""
     out[0] = 0.0
     for r in range(ONE, np.uint64(parent.size)):
         out[r] = share(q, s, t, r, parent[r])
@@ -147,7 +147,7 @@ def _step_up(tree, c, weight, left, right):
 
 @helper
 def _own(tree, i, e, w):
-    """Fourth cumulant of i's own noise if z_i has weight e, and the part of e - W passed below."""
+    """Fourth cumulant of the noise of node i if z_i has weight e, and the weight passed below."""
     r = at(tree.rank, i)
     g, h, _ = weights(tree.s, tree.t, r)
     return _fourth(g * e) * _noise(tree.kappa, r), h * e - w
@@ -155,7 +155,7 @@ def _own(tree, i, e, w):
 
 @helper
 def _descend(tree, i, e, w, path, weight, size, left, right):
-    """Down a path from i, whose z has weight e: fourth cumulants beside it, and e at its end."""
+    """Fourth cumulants of the nodes beside a path down from i, and the weight e at its end."""
     total = 0.0
     j = size
     while j > np.uint64(0):

@@ -1,11 +1,11 @@
 """Estimates of nodes from all other measurements, and sums of squared residuals by level.
 
-The estimate of a node without its own measurement joins two independent ones: ``b_i`` with variance
-``t_i`` from below, and ``y_i`` with variance ``a_i`` from the rest of the tree. For a child c of p
-the latter is ``y_c = y_p' - (b_p - z_c)`` with ``a_c = u_p + (t_p - q_c)``, in which ``y_p'`` with
-variance ``u_p`` joins ``y_p`` and the measurement of p. The only difference of variances is ``t_p -
-q_c``. It does not suffer from cancellation, because for the largest child the variances of its
-siblings are summed instead.
+The estimate of a node without its own measurement combines two independent estimates: ``b_i`` with
+variance ``t_i`` from below, and ``y_i`` with variance ``a_i`` from the rest of the tree. For a
+child c of p, the second one is ``y_c = y_p' - (b_p - z_c)`` with ``a_c = u_p + (t_p - q_c)``. Here
+``y_p'`` with variance ``u_p`` combines ``y_p`` and the measurement of p. The difference ``t_p -
+q_c`` does not suffer from cancellation, because for the largest child it is computed as the sum of
+q over its siblings.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ from gmtree._kernels._shared import ONE, at, combine, known
 
 @inlined
 def _join(x, s, y, a):
-    """The estimate from x with variance s and y with variance a, and its variance."""
+    """The estimate that combines x with variance s and y with variance a, and its variance."""
     if s == 0.0 or a == np.inf:
         return x, s
     if s == np.inf or a == 0.0:
@@ -34,7 +34,7 @@ def leave_one_out(
     `expected` becomes m, which is NaN if it is undetermined, and `variance` its variance. Let ``w =
     s / (s + variance)`` for measured nodes that are not known exactly. For each level, `sums` gets
     the number of these nodes, ``sum w``, ``sum w^2`` and ``sum r^2 / s = sum (v - m)^2 w / (s +
-    variance)``. `heard`, `spread` and `depth` are work space by position of internal nodes.
+    variance)``. `heard`, `spread` and `depth` are working memory, by position of internal nodes.
     """
     for r in range(np.uint64(parent.size)):
         i = at(order, r)

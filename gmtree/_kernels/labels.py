@@ -7,11 +7,11 @@ from gmtree._kernels._jit import helper, kernel
 
 @kernel
 def factorize(keys, hashes, table, codes, first):
-    """codes[k] = number of keys[k] among the distinct keys; returns how many there are.
+    """codes[k] = number of keys[k] among the distinct keys; returns the number of distinct keys.
 
-    A key is a number, or a row of them. `first[c]` becomes the row where code c appeared first.
-    `table` holds -1, and its length is a power of two above the number of keys. It uses open
-    addressing with linear probing; the lowest bits of a key's hash give the first place.
+    A key is a number or a row of numbers. `first[c]` becomes the first row with code c. The hash
+    `table` uses open addressing with linear probing, from the place that the lowest bits of the
+    hash give. It holds -1 on entry, and its length is a power of two above the number of keys.
     """
     mask = np.uint64(table.size - 1)
     distinct = 0
@@ -34,7 +34,7 @@ def factorize(keys, hashes, table, codes, first):
 
 @helper
 def _are_equal(keys, a, b):
-    """Whether keys a and b are the same."""
+    """Whether keys a and b are equal."""
     if keys.ndim == 1:
         return keys[a] == keys[b]
     j = 0

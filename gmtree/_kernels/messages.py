@@ -1,8 +1,8 @@
-"""The message of a subtree to the rest of its tree: estimate, variance and least value.
+"""The message of a subtree to the rest of the tree: its estimate, variance and least value.
 
-Positions and arrays as in `projection`. ``least_i`` is the least value of node i for which no free
-leaf below it falls below its bound. ``tau_p`` is the least change per unit of variance below p,
-``d_p = (x_p - b_p) / t_p``, for which this holds.
+Positions and arrays are those of `projection`. ``least_i`` is the least value of node i for which
+no free leaf below it falls below its bound. ``tau_p`` is the least change per unit of variance
+below p, ``d_p = (x_p - b_p) / t_p``, for which this holds.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from gmtree._kernels._shared import ONE, at, combine, known
 
 @inlined
 def _estimate(order, s, t, v, b, r):
-    """z_r: the estimate of position r from itself and below."""
+    """z_r: the estimate of position r from measurements at and below it."""
     own = v[at(order, r)]
     return combine(own, b[r], s, t, r) if r < t.size else own
 
@@ -30,7 +30,7 @@ def _least(s, t, b, bound, tau, r):
 
 @kernel
 def estimates(order, s, t, v, b, position, z, q):
-    """z and q of the nodes at some positions."""
+    """z and q = the estimates and their variances at the given positions."""
     for k in range(position.size):
         r = np.uint64(position[k])
         z[k] = _estimate(order, s, t, v, b, r)
@@ -39,7 +39,7 @@ def estimates(order, s, t, v, b, position, z, q):
 
 @inlined
 def _need(lack, weight):
-    """The step d for which a child that moves by ``weight d`` makes up for `lack`."""
+    """The step d for which ``weight d`` equals `lack`."""
     if weight > 0.0:
         return lack / weight
     return np.inf if lack > 0.0 else -np.inf
@@ -76,6 +76,6 @@ def least_steps(parent, order, q, s, t, v, b, bound, tau):
 
 @kernel
 def least_values(s, t, b, bound, tau, position, least):
-    """least of the nodes at some positions."""
+    """least = the least values of the nodes at the given positions."""
     for k in range(position.size):
         least[k] = _least(s, t, b, bound, tau, np.uint64(position[k]))

@@ -1,4 +1,4 @@
-"""Newick text into arrays, in one pass over its bytes."""
+"""Parser of Newick text, which fills arrays in one pass over the bytes."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from gmtree._kernels._jit import inlined, kernel
 OPEN, CLOSE, COMMA, COLON, SEMICOLON = 40, 41, 44, 58, 59
 QUOTE, BRACKET, UNBRACKET = 39, 91, 93
 
-# Errors that `parse` may return; positive numbers are numbers of nodes.
+# Codes of errors that `parse` returns instead of the number of nodes, which is positive.
 UNBALANCED, UNCLOSED, NO_END, COMMENT, QUOTED, TWO_NAMES, NO_LENGTH, MORE = range(-1, -9, -1)
 
 
@@ -23,7 +23,7 @@ def _is_special(c):
 
 @kernel
 def count_nodes(text):
-    """An upper bound of the number of nodes: one plus the number of commas and opening brackets."""
+    """An upper bound of the number of nodes: 1 plus the number of commas and of "("."""
     nodes = 1
     for c in text:
         nodes += c in (COMMA, OPEN)
@@ -34,15 +34,15 @@ def count_nodes(text):
 def parse(text, parent, start, stop, place, number):
     """Read the nodes in the order in which they begin.
 
-    The name of node i is text[start[i]:stop[i]], including quotes, and its length is written in
-    text[place[2i]:place[2i + 1]]. number[i] is the value of the length if this has few enough
-    digits to be exact in two operations, else NaN. On entry parents are -1 and the other outputs
-    are empty.
+    The name of node i is text[start[i]:stop[i]], including quotes, and its length is
+    text[place[2i]:place[2i + 1]]. number[i] is the value of the length if it has so few digits that
+    two operations give it exactly, and otherwise NaN. On entry `parent` holds -1, `number` NaN, and
+    all other outputs 0.
 
-    Returns the number of nodes or the code of an error, and its place in the text.
+    Returns the number of nodes, or the code of an error, and the place of the error in the text.
     """
     n, k, size = 1, 0, text.size
-    node = np.int64(0)  # the node being described; -1 before it has begun
+    node = np.int64(0)  # The current node, or -1 if it has not begun yet.
     named, below = False, False
     while k < size:
         c = text[k]
@@ -131,7 +131,7 @@ def parse(text, parent, start, stop, place, number):
 
 @inlined
 def _number(text, k, end):
-    """A decimal of at most 15 digits and a power of ten up to 22, both exact; else NaN."""
+    """The number text[k:end] if it has at most 15 digits and a power of ten up to 22; else NaN."""
     negative = text[k] == 45
     if negative or text[k] == 43:
         k += 1

@@ -7,7 +7,7 @@ kernels, in which -1 becomes the largest number.
 
 import numpy as np
 
-from gmtree._kernels._jit import kernel
+from gmtree._kernels._jit import inlined, kernel
 from gmtree._kernels._shared import ONE
 
 
@@ -52,8 +52,8 @@ def canonical_levels(parent, n_internal, height, level_end):
 
 
 @kernel
-def scan_parents(parent, child_count):
-    """Count children; return (number of roots, first root, second root, parents come first)."""
+def scan_parents(parent, is_internal):
+    """Mark parents; return (number of roots, first root, second root, parents come first)."""
     roots = 0
     first = -1
     second = -1
@@ -67,28 +67,89 @@ def scan_parents(parent, child_count):
                 second = i
             roots += 1
         else:
-            child_count[p] += 1
+            is_internal[p] = 1
             parents_first &= p < i
     return roots, first, second, parents_first
 
 
 @kernel
-def count_internal_children(parent, child_count, inner_count):
-    """inner_count[i] = number of children of i that have children; returns how many nodes do."""
-    internal = 0
-    for i in range(parent.size):
-        if child_count[i] > 0:
-            internal += 1
-            if parent[i] >= 0:
-                inner_count[parent[i]] += 1
-    return internal
+def count_buckets(parent, is_internal, shift, place):
+    """place[k, p >> shift] += 1 for the leaves (k = 0) and internal nodes (k = 1) below each p."""
+    n = np.uint64(parent.size)
+    for i in range(n):
+        p = np.uint64(parent[i])
+        if p < n:
+            place[is_internal[i], p >> shift] += 1
 
 
 @kernel
-def heights_parents_first(parent, child_count, height):
+def fill_buckets(parent, is_internal, shift, place, pair):
+    """Append (i, p) to its bucket: pair[place[k, p >> shift]], with the places of `count_buckets`.
+
+    The parents of a bucket are so close to each other that what is known of them fits into the
+    cache. With random numbers, access to memory takes most of the time otherwise.
+    """
+    n = np.uint64(parent.size)
+    for i in range(n):
+        p = np.uint64(parent[i])
+        if p < n:
+            k, bucket = np.uint64(is_internal[i]), p >> shift
+            r = np.uint64(place[k, bucket])
+            place[k, bucket] += 1
+            pair[r, 0] = i
+            pair[r, 1] = p
+
+
+@kernel
+def group_pairs(pair, end, child):
+    """Children grouped by parent: those of p are child[end[p - 1]:end[p]], in the order of pairs.
+
+    `end` holds zeros on entry.
+    """
+    for k in range(np.uint64(pair.shape[0])):
+        end[pair[k, 1]] += ONE
+    _counts_to_starts(end)
+    for k in range(np.uint64(pair.shape[0])):
+        p = pair[k, 1]
+        child[end[p]] = pair[k, 0]
+        end[p] += ONE
+
+
+@kernel
+def group_internal(parent, is_internal, end, child):
+    """Like `group_pairs` for all internal nodes but the root."""
+    n = np.uint64(parent.size)
+    for i in range(n):
+        if is_internal[i] and parent[i] < n:
+            end[parent[i]] += ONE
+    _counts_to_starts(end)
+    for i in range(n):
+        p = parent[i]
+        if is_internal[i] and p < n:
+            child[end[p]] = i
+            end[p] += ONE
+
+
+@inlined
+def _counts_to_starts(end):
+    total = np.uint64(0)
+    for p in range(np.uint64(end.size)):
+        count = np.uint64(end[p])
+        end[p] = total
+        total += count
+
+
+@inlined
+def _start(end, i):
+    """Where the children of i begin in a list of `group_pairs`."""
+    return np.uint64(end[i - ONE]) if i > 0 else np.uint64(0)
+
+
+@kernel
+def heights_parents_first(parent, is_internal, height):
     """h_p = 1 + max h_c over the internal nodes, in one reverse sweep; `height` holds zeros."""
     for i in range(parent.size - 1, 0, -1):
-        if child_count[i] > 0:
+        if is_internal[i]:
             h = max(height[i], 2)
             height[i] = h
             p = parent[i]
@@ -97,7 +158,7 @@ def heights_parents_first(parent, child_count, height):
 
 
 @kernel
-def heights_any_order(parent, child_count, pending, queue, height):
+def heights_any_order(parent, is_internal, pending, queue, height):
     """Peel internal nodes with a first-in, first-out queue, which they leave by ascending height.
 
     `pending` holds the counts of internal children and is used up. Returns how many nodes were
@@ -106,7 +167,7 @@ def heights_any_order(parent, child_count, pending, queue, height):
     n = np.uint64(parent.size)
     tail = np.uint64(0)
     for i in range(n):
-        if child_count[i] > 0 and pending[i] == 0:
+        if is_internal[i] and pending[i] == 0:
             queue[tail] = i
             height[i] = 2
             tail += ONE
@@ -126,40 +187,14 @@ def heights_any_order(parent, child_count, pending, queue, height):
 
 
 @kernel
-def count_heights(child_count, height, sizes):
-    """sizes[k] = number of nodes of height k + 1."""
+def count_heights(height, sizes):
+    """sizes[h] = number of nodes of height h, which is 0 for leaves."""
     for i in range(height.size):
-        if child_count[i] > 0:
-            sizes[height[i] - 1] += 1
-        else:
-            sizes[0] += 1
+        sizes[height[i]] += 1
 
 
 @kernel
-def group_internal(parent, child_count, end, child):
-    """Counting sort of the internal nodes by parent.
-
-    On entry `end` holds the numbers of internal children, on return the places in `child`
-    where the children of each node end.
-    """
-    n = np.uint64(parent.size)
-    total = np.uint64(0)
-    for i in range(n):
-        count = end[i]
-        end[i] = total
-        total += count
-    for i in range(n):
-        p = parent[i]
-        if child_count[i] > 0 and p < n:
-            place = end[p]
-            child[place] = i
-            end[p] = place + ONE
-
-
-@kernel
-def order_internal(
-    root, height, inner_count, end, child, cursor, n_internal, order, position_parent
-):
+def order_internal(root, height, end, child, cursor, n_internal, order, position_parent):
     """Walk internal nodes in final order and append each child to the bucket of its height.
 
     Descending height, ties by the parent's position, then by number. `cursor[k]` holds the
@@ -167,9 +202,8 @@ def order_internal(
     """
     order[0] = root
     for r in range(np.uint64(n_internal)):
-        i = order[r]
-        stop = np.uint64(end[i])
-        for k in range(stop - np.uint64(inner_count[i]), stop):
+        i = np.uint64(order[r])
+        for k in range(_start(end, i), np.uint64(end[i])):
             c = child[k]
             h = height[c] - ONE
             place = cursor[h]
@@ -179,41 +213,63 @@ def order_internal(
 
 
 @kernel
-def order_by_number(parent, child_count, position, order, position_parent):
-    """Internal nodes by number, parents before children; `position` is work space.
+def order_by_number(parent, is_internal, position, family, order, position_parent):
+    """Internal nodes by number, parents before children; `position` and `family` are work space.
 
-    Returns whether the positions of parents ascend.
+    Returns 0 if the positions of parents ascend, else the largest number of internal children of
+    any node. `family` holds zeros on entry.
     """
     r = np.uint64(0)
     ascending = True
+    largest = np.uint64(0)
     for i in range(np.uint64(parent.size)):
-        if child_count[i] > 0:
+        if is_internal[i]:
             order[r] = i
             position[i] = r
             if r > np.uint64(0):
-                position_parent[r] = position[parent[i]]
-                ascending &= r == ONE or position_parent[r] >= position_parent[r - ONE]
+                p = position[parent[i]]
+                position_parent[r] = p
+                ascending &= r == ONE or p >= position_parent[r - ONE]
+                family[p] += ONE
+                largest = max(largest, np.uint64(family[p]))
             r += ONE
-    return ascending
+    return np.uint64(0) if ascending else largest
 
 
 @kernel
-def order_leaves(parent, child_count, inner_count, n_internal, next_place, order, position_parent):
+def order_leaves(end, leaf, n_internal, order, position_parent):
     """Give leaves their positions, ordered by the positions of their parents."""
     place = np.uint64(n_internal)
     for r in range(np.uint64(n_internal)):
-        i = order[r]
-        next_place[i] = place
-        stop = place + np.uint64(child_count[i]) - np.uint64(inner_count[i])
-        while place < stop:
+        i = np.uint64(order[r])
+        for k in range(_start(end, i), np.uint64(end[i])):
+            order[place] = leaf[k]
             position_parent[place] = r
             place += ONE
+
+
+@kernel
+def order_leaves_by_number(parent, is_internal, n_internal, place, order, position_parent):
+    """Like `order_leaves` without lists, for numbers in which families are close together.
+
+    `place` is work space that holds zeros on entry.
+    """
     for i in range(np.uint64(parent.size)):
-        if child_count[i] == 0:
+        if not is_internal[i]:
+            place[parent[i]] += ONE
+    start = np.uint64(n_internal)
+    for r in range(np.uint64(n_internal)):
+        i = order[r]
+        stop = start + np.uint64(place[i])
+        place[i] = start
+        while start < stop:
+            position_parent[start] = r
+            start += ONE
+    for i in range(np.uint64(parent.size)):
+        if not is_internal[i]:
             p = parent[i]
-            place = np.uint64(next_place[p])
-            next_place[p] = place + ONE
-            order[place] = i
+            order[place[p]] = i
+            place[p] += ONE
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""Pairs of nodes: lowest common ancestors over heavy paths, and matrices of all pairs at once.
+"""Pairs of nodes: lowest common ancestors by heavy paths, and matrices of all pairs.
 
 Every internal node continues its path into its largest child. ``jump[r]`` holds the *head* of the
 path through r, which is the position where the path begins, and the parent of that head. They are
@@ -14,9 +14,9 @@ from gmtree._kernels._shared import ONE, at
 
 @kernel
 def choose_heavy(parent, size, heavy, start, stop):
-    """heavy[p] = the child of p with the largest subtree, the first of several; 0 at leaves.
+    """heavy[p] = the child of p with the largest subtree, or the first of these; 0 at leaves.
 
-    `heavy` holds zeros: position 0 is the root, which is nobody's child.
+    `heavy` holds zeros on entry. Position 0 is the root, which is never a child.
     """
     for r in range(np.uint64(start), np.uint64(stop)):
         p = parent[r]
@@ -78,7 +78,7 @@ def all_distances(parent, order, edge, out, start, stop):
 
 @inlined
 def _entry(value, end, low, k, m):
-    """The entry of pair (k, m) of the nodes, if their common ancestor is at position `low`."""
+    """The entry of nodes k and m, whose common ancestor is at position `low`."""
     return value[low] if end is None else end[k] + end[m] - value[low] - value[low]
 
 
@@ -86,10 +86,11 @@ def _entry(value, end, low, k, m):
 def all_pairs(place, branch, row, value, end, out, start, stop):
     """out_km = value at lca(k, m); with `end`, end_k + end_m - 2 value at lca(k, m).
 
-    Nodes are listed depth first: node k of the list is at position place_k and has row and column
-    row_k; branch_k is the position of the common ancestor of nodes k and k + 1. The common ancestor
-    of k and m is the first of those between them, since parents have earlier positions. Every row
-    is written from k to the right and to the left, so that all writes stay within one row.
+    Nodes are listed depth first: node k of the list is at position place_k, and its row and column
+    are row_k. branch_k is the position of the common ancestor of nodes k and k + 1. The common
+    ancestor of k and m is the least of the branches between them, since parents have smaller
+    positions. Row k is written from entry k to the right and to the left, so that all writes stay
+    within the row.
     """
     size = np.uint64(place.size)
     for k in range(np.uint64(start), np.uint64(stop)):

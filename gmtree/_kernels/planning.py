@@ -1,9 +1,10 @@
-"""The expected error of a release as a function of the variance of each level, with its gradient.
+"""The expected error of a release as a function of the variances of the levels, and its gradient.
 
-Nodes of equal depth with identical subtrees form one *class*, since all of them are known from
-below with the same variance. Classes are numbered children first, the root last; class i has edges
-``first[i]`` to ``first[i + 1]`` to the classes of its children, ``times`` of each. The errors below
-a node are a linear function of its own error: with P_i the variance of its final value,
+Nodes of equal depth with identical subtrees form one *class*, since their estimates from below have
+equal variances. Classes are numbered with children first and the root last. The edges of class i
+are ``first[i]`` to ``first[i + 1] - 1``. Edge e leads to the class ``child[e]`` of ``times[e]``
+children. The errors below a node are a linear function of its own error. With P_i the variance of
+its final value,
 
     sum of weight_j P_j over the subtree of i = alpha_i + beta_i P_i,
 
@@ -51,7 +52,7 @@ def expected_error(first, child, times, level, exact, weight, s, q, t, r, alpha,
 def error_gradient(
     first, child, times, level, exact, s, q, t, r, beta, d_q, d_alpha, d_beta, out
 ):  # fmt: skip
-    """Derivatives by the variance of each level, by running `expected_error` backwards.
+    """Derivatives of `expected_error` by the variance of each level, in reverse mode.
 
     `d_q`, `d_alpha`, `d_beta` and `out` hold zeros on entry.
     """
@@ -87,10 +88,10 @@ def error_gradient(
 
 @kernel
 def longest_paths(first, child, times, level, exact, loss, reach, best, second):
-    """The largest sum of losses on a path down from each class, and where it goes.
+    """reach_i = loss_i + max reach_c: the largest sum of losses on a path down from each class.
 
-    `best` and `second` become the first steps of the two longest paths through different children,
-    or -1 if there are none. Two children of one class count as different.
+    `best` and `second` become the children through which the two largest sums lead, or -1 if there
+    is no such child. They may be two different children of one class.
     """
     for i in range(first.size - 1):
         best[i] = -1

@@ -1,10 +1,10 @@
 """Sums over ranges of leaves, from the fewest nodes that cover them.
 
 These kernels use the caller's numbers of nodes. `start`, `child` and `place` are the child lists of
-the tree: child[start[p]:start[p + 1]] are the children of p from left to right, and node i stands
-at child[place[i]]. `child`, `place` and `leaves` are ``None`` if the tree is numbered level by
-level: then place s holds node s + 1 and the leaves come last. `rank` is ``None`` if parents have
-smaller numbers than their children.
+the tree: child[start[p]:start[p + 1]] are the children of p from left to right, and child[place[i]]
+is i. `child`, `place` and `leaves` are ``None`` if the tree is numbered level by level: then
+child[s] is s + 1, and the leaves come last. `rank` is ``None`` if parents have smaller numbers than
+their children.
 """
 
 import numpy as np
@@ -36,7 +36,7 @@ def _add_node(v, i, out, k):
 
 @helper
 def _add_places(child, v, prefix, first, lo, hi, out, k):
-    """Add places lo to hi - 1 of the family whose first place is `first`."""
+    """Add the nodes at places lo to hi - 1 of the family that begins at place `first`."""
     if lo >= hi:
         return
     for j in range(out.shape[1]):
@@ -52,7 +52,7 @@ def _add_places(child, v, prefix, first, lo, hi, out, k):
 
 @kernel
 def family_prefix(start, child, v, prefix):
-    """prefix_s = v of place s + prefix of the place before, starting again in each family."""
+    """prefix_s = v of the node at place s + prefix_(s-1), with a new sum in each family."""
     for p in range(np.uint64(start.size - 1)):
         first = np.uint64(start[p])
         for s in range(first, np.uint64(start[p + np.uint64(1)])):
@@ -69,10 +69,10 @@ def cover_sums(
 ):
     """out_k = sum of v over the highest nodes whose leaves all lie in [a_k, b_k).
 
-    Climbs from both end leaves to the children of their lowest common ancestor. As long as all
-    leaves below `left` are in the range, `left` represents them. Once it has a sibling further
-    left, it is added, and from then on the siblings to its right. `prefix` is None to add siblings
-    one by one.
+    The kernel climbs from both end leaves to the children of their lowest common ancestor. As long
+    as all leaves below `left` are in the range, `left` stands for them. When `left` has a sibling
+    further left, it is added, and from then on the siblings to its right are added at each step. If
+    `prefix` is None, siblings are added one by one.
     """
     one = np.uint64(1)
     for k in range(np.uint64(begin), np.uint64(end)):

@@ -1,14 +1,14 @@
-"""Whole numbers from consistent values: every node its floor or its ceiling, sums exact.
+"""Rounding of consistent values: each node becomes its floor or ceiling, and sums stay exact.
 
 Each node may become any whole number less than 1 away from its value. From the leaves up, the sums
 of the children narrow this to one or two numbers. From the root down, each node divides its number
 among its children, each of which gets one of its own one or two numbers. The values need not add up
 exactly, since the range of a node is computed from its children's sums.
 
-Families are by position (leaves of p from first_leaf[p] on, its other children in `inner`), `x`
-and `out` by the caller's nodes. ``room_r`` is 1 if the node may also become its least number plus
-one. Fractions are compared in steps of 2**-30, so that rounding in the last digits does not decide
-ties.
+Families are by position: the leaves of p begin at first_leaf[p], and its other children are in
+`inner`. `x` and `out` are by the caller's nodes. ``room_r`` is 1 if the node may also become its
+least number plus 1. Fractions are compared in steps of 2**-30, so that rounding in the last digits
+does not decide ties.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ from gmtree._kernels._shared import ONE, at
 
 @kernel
 def ranges(order, first_leaf, first_inner, inner, x, out, room):
-    """The least number of every node into `out`, and its room; children before parents.
+    """out = the least number of each node, and room; children before parents.
 
     Returns the last position whose children can add up to neither its floor nor its ceiling, or -1.
     """
@@ -55,7 +55,7 @@ def ranges(order, first_leaf, first_inner, inner, x, out, room):
 
 @helper
 def _wanted(order, first_leaf, first_inner, inner, out, room, p):
-    """(units p has beyond its children's least, children that may take one)."""
+    """Units of p beyond the least numbers of its children, and number of children with room."""
     wanted = out[at(order, p)]
     takers = 0
     for r in range(np.uint64(first_leaf[p]), np.uint64(first_leaf[p + ONE])):
@@ -92,13 +92,13 @@ def _fraction(x, least):
 
 @helper
 def _loses_first(fraction, node, a, b):
-    """Whether a loses its unit before b: smaller fraction, or in a tie the larger node number."""
+    """Whether a loses its unit before b: smaller fraction, or equal fraction and larger number."""
     return fraction[a] < fraction[b] or (fraction[a] == fraction[b] and node[a] > node[b])
 
 
 @helper
 def _sift(fraction, node, size, k):
-    """Restore a heap below k, with the first to lose its unit on top."""
+    """Restore the heap below entry k; the entry on top is the first to lose its unit."""
     while True:
         child = 2 * k + 1
         if child >= size:
@@ -141,11 +141,12 @@ def _bucket(f, buckets):
 
 @kernel
 def round_largest(order, first_leaf, first_inner, inner, x, out, room, counts, fraction, node):
-    """Hand units on to the children with the largest fractions, parents first.
+    """Pass units on to the children with the largest fractions, parents first.
 
-    Ties go to the smaller number. A histogram of the fractions, with as many bins as candidates,
-    shows for which bins all children get a unit. Only in one bin must children be compared.
-    `counts` holds zeros; it, `fraction` and `node` have room for the largest family.
+    Ties go to the child with the smaller number. A histogram of the fractions, with as many bins as
+    candidates, shows in which bins all children get a unit. Only in one bin must children be
+    compared. `counts`, `fraction` and `node` have space for the largest family, and `counts` holds
+    zeros on entry.
     """
     for p in range(np.uint64(first_leaf.size - 1)):
         wanted, takers = _wanted(order, first_leaf, first_inner, inner, out, room, p)
@@ -183,12 +184,13 @@ def round_largest(order, first_leaf, first_inner, inner, x, out, room, counts, f
 
 @kernel
 def round_random(order, first_leaf, first_inner, inner, x, out, room, uniform):
-    """Hand units on so that each child gets one with a probability of its fraction.
+    """Pass units on so that each child gets one with a probability equal to its fraction.
 
-    Systematic sampling: the fractions are laid end to end, and child c gets a unit if one of the
-    points u, u + 1, ... falls into its interval. One more point falls into the union of the
-    intervals if u is below the fraction f of their total. So u is drawn from [0, f) if there is one
-    more unit, and else from [f, 1). The parent got its number with the same probabilities.
+    This is systematic sampling. The fractions are laid end to end, and child c gets a unit if one
+    of the points u, u + 1, ... falls into its interval. Let f be the fractional part of the sum of
+    all fractions. If u is below f, one more point falls into the intervals. So u is drawn from [0,
+    f) if there is one more unit, and otherwise from [f, 1). The parent was rounded up with
+    probability f.
     """
     for p in range(np.uint64(first_leaf.size - 1)):
         wanted, takers = _wanted(order, first_leaf, first_inner, inner, out, room, p)
@@ -208,7 +210,7 @@ def round_random(order, first_leaf, first_inner, inner, x, out, room, uniform):
             if room[c]:
                 before = np.ceil(done - u)
                 done += x[i] - out[i]
-                # Rounding of the running sum must not change how many units are handed out.
+                # Rounding errors of the running sum must not change the number of units passed on.
                 hit = np.ceil(done - u) > before
                 if wanted > 0 and (hit or wanted == takers):
                     out[i] += 1

@@ -1,8 +1,8 @@
-"""Draws of integer noise from random words, by integers alone.
+"""Draws of integer noise from random words, with integer arithmetic only.
 
 The random words may leave a draw undecided. The kernels list such draws in `undecided`. The caller
-completes them from the same words and further ones, so that each draw is a function of one endless
-stream of words.
+completes them from the same words and additional words, so that each draw is a function of one
+endless stream of words.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ ZERO = np.uint64(0)
 
 @helper
 def _find(floors, guide, shift, u):
-    """The first k with floors[k] >= u; the last entry is at least any u."""
+    """The first k with floors[k] >= u; the last entry is at least as large as any u."""
     k = np.uint64(guide[u >> shift])
     while floors[k] < u:
         k += ONE
@@ -31,12 +31,11 @@ def _signed(magnitude, sign):
 
 @kernel
 def invert(words, width, floors, guide, shift, digits, digit_guide, digit_shift, out, undecided):
-    """Signed magnitudes, each from `width` words: its sign and leading part, then its digits.
+    """Signed magnitudes, each from `width` words: the sign and the leading part, then the digits.
 
-    If the leading part T is 0, the magnitude is 0. Otherwise it is one more than the number that
-    is written, in base radix, as T - 1 followed by the digits. The lowest bit of a word is a sign
-    (not used in digits); the other bits are compared with the table. Returns the number of draws
-    noted in `undecided`.
+    If the leading part T is 0, the magnitude is 0. Otherwise it is 1 plus the number whose digits
+    are T - 1 and then the drawn digits. The lowest bit of the first word is the sign; the remaining
+    bits of each word are compared with the table. Returns the number of draws in `undecided`.
     """
     count = ZERO
     for i in range(ZERO, np.uint64(out.size)):
@@ -65,10 +64,10 @@ def invert(words, width, floors, guide, shift, digits, digit_guide, digit_shift,
 def invert_cells(words, word_bits, floors, guide, shift, cell_bits, chance, out, undecided):
     """Signed magnitudes m k + r, each from two words, with m = 2^cell_bits.
 
-    The first word gives the sign and k by inversion; the second a uniform r below m and, in its
-    other b bits, v. The draw is to be kept with a probability above 1 - r chance[k] / (m 2^b), if
-    chance[k] < 2^b: so v m >= r chance[k] keeps it. Other draws are undecided, as is a zero with
-    a minus sign. Returns the number of draws noted in `undecided`.
+    The first word gives the sign, and k by inversion. The second word gives a uniform r below m
+    and, in its other b bits, v. If chance[k] < 2^b, a draw must be kept with a probability above 1
+    - r chance[k] / (m 2^b), so it is kept if v m >= r chance[k]. All other draws are undecided, and
+    so is zero with a negative sign. Returns the number of draws in `undecided`.
     """
     count = ZERO
     cell = np.uint64(cell_bits)

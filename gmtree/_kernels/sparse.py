@@ -1,7 +1,7 @@
-"""Entries of sparse matrices, written straight into compressed rows with ascending columns.
+"""Entries of sparse matrices, written directly into compressed rows with ascending columns.
 
-Rows and columns are the caller's nodes. ``parent`` is by node, and its entry at the root is never
-read, except where a kernel takes an ``order`` and so works on positions.
+Rows and columns are the caller's nodes. ``parent`` is by node, except in kernels with an argument
+``order``, which work on positions. Its entry at the root is never read.
 """
 
 import numpy as np
@@ -34,7 +34,7 @@ def generation_rows(parent, root, node, edge, indices, data):
 
 @kernel
 def neighbour_rows(parent, root, start, child, edge, diagonal, indices, data):
-    """Symmetric rows of neighbours: e, or -e beside a diagonal if one is given.
+    """Symmetric rows of neighbours with the entries e, or -e if there is also a diagonal.
 
     The children of i, ascending, are child[start[i]:start[i + 1]]; parent and diagonal are
     merged in between.
@@ -45,7 +45,7 @@ def neighbour_rows(parent, root, start, child, edge, diagonal, indices, data):
         e = 1.0 if edge is None else edge[i]
         if diagonal is not None:
             e = -e
-        # A missing entry has the column n, which is never reached.
+        # The column n stands for a missing entry and is never reached.
         above = n if i == root else np.uint64(parent[i])
         own = n if diagonal is None else i
         q, end = np.uint64(start[i]), np.uint64(start[i + one])
@@ -89,11 +89,12 @@ def ancestor_rows(parent, order, node, edge, indptr, indices, data, start, stop)
 
 @kernel
 def factor_counts(start, row, parent, mark, count, most):
-    """count_i = entries below the diagonal in column i of the Cholesky factor; False above `most`.
+    """count_i = entries below the diagonal in column i of the Cholesky factor.
 
-    The matrix is symmetric, and the entries of its column k are row[start[k]:start[k + 1]]. Row k
-    of the factor has the columns on the paths of the elimination tree from each entry of row k of
-    the matrix up to k.
+    Returns False if there are more than `most` such entries. The matrix is symmetric, and the
+    entries of its column k are in rows row[start[k]:start[k + 1]]. Row k of the factor has the
+    columns that are on the paths of the elimination tree from the entries of row k of the matrix up
+    to k.
     """
     one, n, total = np.uint64(1), np.uint64(mark.size), 0
     for k in range(n):

@@ -1,7 +1,7 @@
-"""Eigenvectors of a Generation Matrix, each in one walk.
+"""Eigenvectors of a Generation Matrix, each computed in one walk.
 
-If another node with the eigenvalue as its weight is met, no such vector exists. The kernels then
-return the position of the first such node, otherwise -1.
+If the walk meets another node whose weight is the eigenvalue, the eigenvector does not exist. The
+kernels return the position of the first such node, or -1.
 """
 
 import numpy as np
@@ -19,7 +19,8 @@ def _weight(weight, r):
 def right_eigenvector(parent, order, node, edge, below, out, position):
     """v_j = e_j v_parent / (w_j - w_i) below i, parents before children.
 
-    `position` is that of i, where `out` holds one and `below` true; zeros elsewhere.
+    `position` is the position of i. On entry `out` is 1 and `below` is true at i, and both are zero
+    elsewhere.
     """
     eigenvalue = _weight(node, position)
     for r in range(np.uint64(position + 1), np.uint64(parent.size)):
@@ -37,7 +38,7 @@ def right_eigenvector(parent, order, node, edge, below, out, position):
 def left_eigenvector(parent, order, node, edge, out, position):
     """u_parent = e_j u_j / (w_parent - w_i) from i up to the root.
 
-    `position` is that of i, where `out` holds one; zeros elsewhere.
+    `position` is the position of i. On entry `out` is 1 at i and zero elsewhere.
     """
     eigenvalue = _weight(node, position)
     r = np.uint64(position)

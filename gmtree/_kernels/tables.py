@@ -1,8 +1,8 @@
 """Several tree problems in one sweep: tables at the nodes of a tree, and trees across trees.
 
-A row of `x` belongs to each node. Its columns fall into blocks, ``first[k]`` to
-``first[k + 1] - 1``, and the columns of one block share the weights of one tree problem. With those
-weights (see `gmtree._kernels.projection`) the sweeps are, at position r with parent p,
+Each node has one row of `x`. Its columns fall into blocks, ``first[k]`` to ``first[k + 1] - 1``,
+and the columns of a block share the weights of one tree problem. With these weights (see
+`gmtree._kernels.projection`) the sweeps are, at position r with parent p,
 
     upward      z_r = gain_r x_r + carry_r b_r,    b_p = sum of z over the children of p,
     downward    x_r = z_r + share_r (x_p - b_p),
@@ -22,14 +22,14 @@ from gmtree._kernels._jit import inlined, kernel
 from gmtree._kernels._shared import at, share, weights
 
 ONE = np.uint64(1)
-# Largest difference that rounding can cause between two equal numbers, relative to the largest of a
-# row.
+# Largest difference between equal numbers that rounding can cause, relative to the largest number
+# of a row.
 ROUNDING = 1e-14
 
 
 @kernel
 def steps(parent, q, s, t, gain, carry, part):
-    """The weights of both sweeps from those of stage 1, for one block; all by position."""
+    """The weights of both sweeps for one block, from those of stage 1; all are by position."""
     for r in range(np.uint64(part.size)):
         if r < t.size:
             gain[r], carry[r], _ = weights(s, t, r)
@@ -41,7 +41,7 @@ def steps(parent, q, s, t, gain, carry, part):
 
 @inlined
 def _sum(x, start, stop):
-    """The sum of a stretch, in four parts that are independent."""
+    """The sum of x[start:stop], in four independent parts, which the processor adds in parallel."""
     a = b = c = d = 0.0
     j = start
     while j + np.uint64(4) <= stop:
@@ -192,9 +192,9 @@ def down(parent, order, gain, carry, part, first, x, b, start, stop):
 @kernel
 def down_to_cells(parent, order, gain, carry, part, first, lengths, source, x, b, work,
                   start, stop):  # fmt: skip
-    """`down`, and from the sums and contrasts of each row back to its cells.
+    """`down`, followed by the conversion of each row from sums and contrasts to cells.
 
-    Column j of the blocks is entry ``source[j]`` of the table.
+    Column j of the blocks belongs to entry ``source[j]`` of the table.
     """
     size = np.uint64(x.shape[1])
     for r in range(np.uint64(start), np.uint64(stop)):
@@ -213,7 +213,7 @@ def down_to_cells(parent, order, gain, carry, part, first, lengths, source, x, b
 
 @kernel
 def pull(leaves, own, rho, y, w, target, start, stop):
-    """target = (own y + rho |w|) / (own + rho): the measurement and the pull to |w|, in one."""
+    """target = (own y + rho |w|) / (own + rho): the measurement combined with the pull to |w|."""
     for k in range(np.uint64(start), np.uint64(stop)):
         i = leaves[k]
         total = own[k] + rho[k]
@@ -225,13 +225,14 @@ def pull(leaves, own, rho, y, w, target, start, stop):
 
 @kernel
 def split(leaves, rho, relax, x, w, found, start, stop):
-    """w = relax x + (1 - relax) max(w, 0) + min(w, 0), and how far x is from the optimum.
+    """w = relax x + (1 - relax) max(w, 0) + min(w, 0), and the distance of x from the optimum.
 
-    ``slope = rho (|w| - x)`` is the gradient of the objective at x. It should be 0 at cells that
-    stay positive, and must not be negative at cells that are held at zero. Row k of `found` has
-    these numbers for leaf k: rho times the squared distances of x from the new max(w, 0) and of the
-    new from the old; the sum of squares of wrong slopes; the sum of wrong positive slopes times
-    their cells; and the largest wrong negative slope, with its sign changed.
+    ``slope = rho (|w| - x)`` is the gradient of the objective at x. At the optimum it is 0 at
+    positive cells, and not negative at cells that are held at zero. Other slopes are called wrong.
+    Row k of `found` has five numbers for leaf k: rho times the squared distance of x from the new
+    max(w, 0), and of the new max(w, 0) from the old one; the sum of squares of wrong slopes; the
+    sum of wrong positive slopes times their cells; and the largest absolute value of wrong negative
+    slopes.
     """
     for k in range(np.uint64(start), np.uint64(stop)):
         i = leaves[k]
@@ -270,8 +271,8 @@ def split(leaves, rho, relax, x, w, found, start, stop):
 def rows(parent, order, gain, carry, part, v, x, work, start, stop):
     """Both sweeps along each row of `v`, into `x`.
 
-    `work` holds as many rows at a time as it has columns, side by side. Its first rows are the
-    positions, the rest are the sums b.
+    `work` has one column for each row of `v` that is processed at the same time. Its first rows are
+    x by position, and its last rows are the sums b.
     """
     n, n_inner = np.uint64(x.shape[1]), np.uint64(gain.shape[0])
     lanes = np.uint64(work.shape[1])

@@ -1,9 +1,9 @@
-"""Measurements that change one at a time: update the upward sweep along one path at a time.
+"""Measurements that change one at a time, by updates of the upward sweep along one path.
 
-`sums` holds z of every node except the root along the lists of children (`start`, `place`: by the
-caller's nodes), and sums over pairs and pairs of pairs of these, as `stretch` takes them. The sum b
-of a family is the sum of a few such entries. Every number kept is a function of the current
-measurements alone, and every update computes it from its parts by the same additions. So earlier
+`sums` holds z of every node except the root in the order of the lists of children (`start` and
+`place`, by the caller's nodes), and sums over pairs of entries, pairs of pairs and so on, as the
+helper `stretch` expects them. The sum b of a family is the sum of a few such entries. Every number
+is computed from the current measurements by a fixed sequence of additions, so that earlier
 measurements leave no rounding errors behind.
 
 Positions, weights (q, s, t) and measurements v (by node) are as in `gmtree._kernels.projection`.
@@ -29,9 +29,9 @@ def _estimate(start, sums, s, t, v, i, r):
 
 @kernel
 def fill(order, s, t, start, place, v, sums):
-    """z of all nodes, children before parents; returns whether that of the root is finite.
+    """z of all nodes, children before parents; returns whether z of the root is finite.
 
-    A number that is not finite makes all those above it not finite.
+    If z of a node is not finite, z of all of its ancestors is not finite, either.
     """
     size = np.uint64(sums.size // 2)
     r = np.uint64(v.size)
@@ -79,7 +79,7 @@ def renew(parent, order, s, t, start, place, v, sums, r):
 
 @kernel
 def renew_all(parent, order, rank, s, t, start, place, v, sums, nodes):
-    """`renew` for several nodes whose measurements have changed; whether all is finite."""
+    """`renew` for several nodes with new measurements; returns whether all numbers are finite."""
     finite = True
     for i in nodes:
         r = np.uint64(at(rank, i))
@@ -89,7 +89,7 @@ def renew_all(parent, order, rank, s, t, start, place, v, sums, nodes):
 
 @kernel
 def values_at(parent, order, rank, q, s, t, start, place, v, sums, nodes, out):
-    """x of some nodes, each as ``constant + factor x_u`` of ever higher ancestors u."""
+    """out = x of some nodes, by ``constant + factor x_u`` for higher and higher ancestors u."""
     size = np.uint64(sums.size // 2)
     for m in range(np.uint64(nodes.size)):
         r = np.uint64(at(rank, nodes[m]))

@@ -1,4 +1,4 @@
-"""Numbering of paths level by level, by hashing; nesting of sets of leaves into a tree."""
+"""Paths numbered level by level by hashing, and sets of leaves nested into a tree."""
 
 import numpy as np
 
@@ -7,9 +7,10 @@ from gmtree._kernels._jit import inlined, kernel
 
 @inlined
 def _slot(above, code, mask, key):
-    """Where the search for a pair begins; every bit of both numbers affects the lowest bits.
+    """The place in the table at which the search for a pair begins.
 
-    `key` holds two random odd numbers, so that nobody can prepare pairs with equal hashes.
+    Every bit of both numbers affects it. `key` holds two random odd numbers, so that nobody can
+    prepare pairs with equal places.
     """
     h = np.uint64(above) * key[0] + np.uint64(code) * key[1]
     h ^= h >> np.uint64(32)
@@ -20,7 +21,7 @@ def _slot(above, code, mask, key):
 
 @kernel
 def enter(table, parent, label, distinct, key):
-    """Put the pairs (parent[c], label[c]), c < distinct, into an empty table (-1 everywhere)."""
+    """Enter the pairs (parent[c], label[c]), c < distinct, into an empty table (holding -1)."""
     mask = np.uint64(table.size - 1)
     for c in range(distinct):
         slot = _slot(parent[c], label[c], mask, key)
@@ -33,9 +34,9 @@ def enter(table, parent, label, distinct, key):
 def descend(start, above, code, table, parent, label, distinct, key):
     """above[k] = number of the pair (above[k], code[k]) among the distinct pairs, from k = start.
 
-    Pair c is (parent[c], label[c]); `distinct` of them are in `table` on entry. Stops when the
-    table is three quarters full. Returns the row at which it stopped, or the number of rows, and
-    the number of pairs so far.
+    Pair c is (parent[c], label[c]). On entry `distinct` pairs are in `table`. The kernel stops when
+    the table is three quarters full. It returns the row at which it stopped, or the number of rows,
+    and the number of distinct pairs so far.
     """
     mask = np.uint64(table.size - 1)
     most = table.size - table.size // 4
@@ -68,9 +69,9 @@ def descend(start, above, code, table, parent, label, distinct, key):
 
 @kernel
 def descend_sorted(above, code, parent, label):
-    """Distinct pairs of rows sorted by (above, code), without a table; returns how many.
+    """The distinct pairs of rows sorted by (above, code); returns their number.
 
-    Returns -1 at the first row that is out of order; `above` is not changed, see `number_sorted`.
+    Returns -1 if a row is out of order. `above` does not change; `number_sorted` does that.
     """
     distinct = np.int64(0)
     for k in range(code.size):
@@ -102,10 +103,10 @@ def number_sorted(above, code):
 
 @kernel
 def nest(order, start, column, owner, parent):
-    """parent[r] = the smallest set so far that holds set r; sets come by falling size.
+    """parent[r] = the smallest earlier set that contains set r; sets come in order of falling size.
 
-    Set r is column[start[r]:start[r + 1]]; owner[c] is the last set that took column c, -1 before
-    the first. Returns the first set whose columns have two owners, or -1.
+    Set r is column[start[r]:start[r + 1]]. owner[c] is the last set with column c, or -1 before the
+    first. Returns the first set whose columns have different owners, or -1.
     """
     for k in range(order.size):
         r = order[k]

@@ -1,7 +1,7 @@
-"""Variances of consistent values, exactly.
+"""Exact variances and covariances of consistent values, and of sums over ranges of leaves.
 
-The final value of node c given that of its parent p is ``x_c = z_c + k_c (x_p - b_p)`` with
-``k_c = q_c / t_p``; all variances follow from that. Arrays are by position, and as in
+The final value of node c given that of its parent p is ``x_c = z_c + k_c (x_p - b_p)`` with ``k_c =
+q_c / t_p``, from which all variances follow. Arrays are by position, with the names of
 `gmtree._kernels.projection`.
 """
 
@@ -13,7 +13,7 @@ from gmtree._kernels._shared import ONE, at, known, ratio, share, stretch, weigh
 
 @inlined
 def _square(x):
-    """x * x, which ``x**2`` is in machine code, but not always to the last bit in Python."""
+    """x * x. In machine code ``x**2`` is the same, but in Python its last bit may differ."""
     return x * x
 
 
@@ -21,8 +21,8 @@ def _square(x):
 def largest_children(parent, s, t, largest, rest):
     """The child with the largest q of each node, and the sum of q over its other children.
 
-    For that child ``t - q_c`` would suffer from cancellation; for its siblings it does not. Both
-    outputs hold zeros on entry (position 0 is never a child).
+    For the largest child ``t - q_c`` would suffer from cancellation, so that `rest` is used
+    instead. Both outputs hold zeros on entry, since position 0 is never a child.
     """
     for r in range(ONE, np.uint64(parent.size)):
         p = parent[r]
@@ -45,7 +45,7 @@ def node_variances(parent, q, s, t, largest, rest, variance):
         p = parent[r]
         own = known(s, t, r)
         if own == np.inf:
-            # This child is only known as its parent minus its siblings.
+            # This child is determined only as its parent minus its siblings.
             others = np.inf if largest[p] != r else rest[p]
             variance[r] = others + variance[p]
         elif known(s, t, largest[p]) == np.inf:
@@ -128,7 +128,7 @@ def noise_downward(
 
 @helper
 def _overlap(a, b, sibling, t):
-    """q_a q_b / t, and its limit if a, b or some `sibling` is undetermined."""
+    """q_a q_b / t, or its limit if a, b or a sibling is undetermined."""
     if a == np.inf or b == np.inf:
         return min(a, b)
     return 0.0 if sibling == np.inf else a * ratio(b, t)
@@ -136,10 +136,10 @@ def _overlap(a, b, sibling, t):
 
 @kernel
 def covariances(parent, q, s, t, largest, variance, first, second, out):
-    """Covariances of the final values of pairs, climbing from both to where they meet.
+    """Covariances of the final values of pairs: climb from both nodes to the common ancestor.
 
-    Both nodes must be determined. So an undetermined node on the way is either alone in its family
-    or has the factor 0.
+    Both nodes must be determined. So an undetermined node on the way either is an only child or has
+    the factor 0.
     """
     for m in range(np.uint64(out.size)):
         # This order makes the result symmetric in both nodes, to the last bit.
@@ -172,7 +172,7 @@ def covariances(parent, q, s, t, largest, variance, first, second, out):
 
 @kernel
 def weigh_leaves(parent, q, s, t, weight, spread):
-    """A weighted sum of leaves as weight_i x_i plus noise of variance spread_i, at every node.
+    """At every node, a weighted sum of leaves as weight_i x_i plus noise of variance spread_i.
 
     ``weight_p = sum k_c weight_c`` and
     ``spread_p = sum spread_c + sum q_c (weight_c - weight_p)^2``. On entry `weight` holds the
@@ -198,7 +198,7 @@ def weigh_leaves(parent, q, s, t, weight, spread):
 
 @kernel
 def sibling_sums(child, rank, s, t, sums):
-    """Sums of q over stretches of the child lists, as `stretch` takes them."""
+    """Sums of q over stretches of the child lists, as the helper `stretch` expects them."""
     size = np.uint64(child.size)
     for k in range(size):
         sums[size + k] = known(s, t, at(rank, child[k]))
@@ -210,7 +210,7 @@ def sibling_sums(child, rank, s, t, sums):
 
 @helper
 def _climb(weight, spread, own, inside, outside):
-    """weight and spread one step up: siblings of total q `inside` count 1, `outside` 0."""
+    """weight and spread one step up; siblings with total q `inside` have weight 1, all others 0."""
     total = own + inside + outside
     above = ratio(weight * own + inside, total)
     return above, spread + (
@@ -220,14 +220,14 @@ def _climb(weight, spread, own, inside, outside):
 
 @kernel
 def range_variances(parent, order, rank, s, t, start, place, sums, leaves, ranges, top, out):
-    """Variances of sums over ranges of leaves: climb from both ends, then on to the root.
+    """Variances of sums over ranges of leaves, by climbing from both ends and then to the root.
 
-    Every node that is not on the two paths lies completely inside or outside the range. The lists
-    of children (`start`, `place`, `sums`) are by the caller's nodes, `top` is the variance of the
-    root.
+    The leaves below any node that is not on these paths are all inside the range or all outside.
+    The lists of children (`start`, `place`, `sums`) are by the caller's nodes. `top` is the
+    variance of the root.
     """
     for m in range(np.uint64(out.size)):
-        # a and b: nodes of which only a right or a left part is in the range
+        # Only a right part of node a, and a left part of node b, is in the range.
         a = np.uint64(leaves[ranges[m, 0]])
         b = np.uint64(leaves[ranges[m, 1] - 1])
         weight_a, spread_a = 1.0, 0.0

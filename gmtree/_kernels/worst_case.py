@@ -1,7 +1,7 @@
-"""Sums of losses along the paths of a tree, and which counts can be derived from exact counts.
+"""Sums of losses along the paths of a tree, and counts that can be derived from exact counts.
 
 ``exact`` marks nodes (in the caller's numbering) whose counts are published without noise. It is
-None if there are none.
+None if no counts are exact.
 """
 
 import numpy as np
@@ -17,15 +17,16 @@ ZERO = np.uint64(0)
 def worst_paths(
     parent, order, n_inner, level, loss, beside_exact, shared, exact, stop_at_exact, best, second
 ):  # fmt: skip
-    """(path, pair): the largest losses of one path from the root, and of a record that moves.
+    """Pair (path, pair): the largest loss of one path from the root, and of a record that moves.
 
-    ``down_i = loss_i + max down_c`` is the largest loss on a path from i to a leaf below it. Here
-    loss_i is ``loss[level[i]]``, or ``beside_exact[level[i]]`` if the total is exact. If two paths
-    part below i, the nodes on only one of them lose the two largest ``down_c`` together, and the
-    nodes from the root down to i lose ``shared[level[i]]`` each. The latter is also the loss if a
-    record stays in leaf i and changes its cell. With `stop_at_exact`, paths must not contain an
-    exact node (below the point where they part). `best` and `second` have an entry for each inner
-    position and start at -1. `path` is -1 if there is no such path.
+    ``down_i = loss_i + max down_c`` is the largest loss on a path from i to a leaf below it, in
+    which loss_i is ``loss[level[i]]``, or ``beside_exact[level[i]]`` if the total is exact. If a
+    record moves between two leaves whose paths part below i, the nodes on one of the paths only
+    contribute the two largest ``down_c``, and the nodes from the root to i contribute
+    ``shared[level[i]]``. The latter is also the loss if a record stays in leaf i and changes its
+    cell. With `stop_at_exact`, paths must not contain an exact node below the point at which they
+    part. `best` and `second` have one entry per internal position and hold -1 on entry. `path` is
+    -1 if there is no path.
     """
     path = np.int64(-1)
     pair = np.int64(0)
@@ -62,9 +63,9 @@ def worst_paths(
 
 @kernel
 def add_sums(parent, order, n_inner, exact, open_children):
-    """A node is exact if all its children are. Children before parents.
+    """Mark nodes as exact if all of their children are exact, children before parents.
 
-    `open_children` holds zeros on entry and afterwards the number of children of each inner
+    `open_children` holds zeros on entry. It becomes the number of children of each internal
     position that are not exact.
     """
     r = np.uint64(parent.size)
@@ -79,7 +80,7 @@ def add_sums(parent, order, n_inner, exact, open_children):
 
 @kernel
 def add_differences(parent, order, exact, open_children):
-    """If all children of an exact node except one are exact, this child is exact. Parents first."""
+    """Mark a child as exact if its parent and all of its siblings are exact, parents first."""
     for r in range(ONE, np.uint64(parent.size)):
         p = parent[r]
         if open_children[p] == 1 and exact[at(order, p)]:
