@@ -138,16 +138,10 @@ def release(
     (True, Fraction(1, 1))
     """
     names = level_columns(levels, count, () if person is None else (person,))
-    check.flag("nonnegative", nonnegative)
-    check.flag("integer", integer)
-    check.flag("resume", resume)
+    for name, given in {"nonnegative": nonnegative, "integer": integer, "resume": resume}.items():
+        check.flag(name, given)
     _refuse_account(account)
-    if (records is None) != (person is None):
-        check.fail("person", "must be given with 'records', and only then.")
-    if records is not None and not is_path(records):
-        check.fail_type("records", f"must be Parquet files, not {type(records).__name__}.")
-    target, secret = local_path("out", out), local_path("confidential", confidential)
-    _refuse_nested(target, secret)
+    target, secret = _folders(out, confidential)
     run = _Release(
         Engine(client),
         names,
@@ -166,18 +160,16 @@ def release(
             disclosures=disclosures,
             person=person,
         ),
-        source=_name_of("leaves", leaves),
-        records=None if records is None else _name_of("records", records),
+        sources=_names_of(leaves, records, person),
         out=target,
         confidential=secret,
     )
     with hold(secret, resume=resume):
-        record = Record.read(secret) if resume else None
-        if record is not None and run.has_ended(record):
+        if (record := Record.read(secret) if resume else None) and run.has_ended(record):
             return run.finished(record)
         refuse_used(target)
-        divided = run.begin(record, leaves, records, account, sort=sort, rows=partition_rows)
-        return run.publish(divided, scratch)
+        begun = run.begin(record, leaves, records, account, sort, partition_rows)
+        return run.publish(begun, scratch)
 
 
 @dataclass(frozen=True)
@@ -212,8 +204,7 @@ class _Release:
     nonnegative: bool
     integer: bool
     budget: Budget
-    source: str
-    records: str | None
+    sources: dict[str, str | None]
     out: Path
     confidential: Path
 
@@ -221,8 +212,7 @@ class _Release:
     def request(self) -> dict[str, Any]:
         """The arguments that must be equal when the run is resumed."""
         return {
-            "leaves": self.source,
-            "records": self.records,
+            **self.sources,
             "levels": list(self.levels),
             "count": self.count,
             "nonnegative": self.nonnegative,
@@ -251,7 +241,6 @@ class _Release:
         leaves: Any,
         records: Any,
         account: Any,
-        *,
         sort: bool,
         rows: int | None,
     ) -> _Divided:
@@ -402,10 +391,24 @@ def _name_of(argument: str, source: Any) -> str:
     return str(source)
 
 
-def _refuse_nested(out: Path, confidential: Path) -> None:
-    """Refuse folders one of which is inside the other, also through links."""
-    public, secret = out.resolve(), confidential.resolve()
+def _names_of(leaves: Any, records: Any, person: str | None) -> dict[str, str | None]:
+    """Return the arguments as text; refuse records that are not files, or without people."""
+    if (records is None) != (person is None):
+        check.fail("person", "must be given with 'records', and only then.")
+    if records is not None and not is_path(records):
+        check.fail_type("records", f"must be Parquet files, not {type(records).__name__}.")
+    return {
+        "leaves": _name_of("leaves", leaves),
+        "records": None if records is None else _name_of("records", records),
+    }
+
+
+def _folders(out: Any, confidential: Any) -> tuple[Path, Path]:
+    """Return both folders; refuse them if one is inside the other, also through links."""
+    found = local_path("out", out), local_path("confidential", confidential)
+    public, secret = (path.resolve() for path in found)
     if secret.is_relative_to(public):
         check.fail("confidential", "must not be 'out' or inside 'out', which is published.")
     if public.is_relative_to(secret):
         check.fail("out", "must not be inside 'confidential', which is emptied at the end.")
+    return found
