@@ -282,6 +282,30 @@ def nonnegative(case: Case) -> Iterator[Check]:
         yield case.check(claim, violation, 1e-9, about_results=True)
 
 
+def bounds(case: Case) -> Iterator[Check]:
+    """The optimum with an upper bound on every leaf and bounds on all states."""
+    tree, rng = case.tree, np.random.default_rng(2)
+    counts = tree.aggregate(_census_counts(tree.n_leaves)["gamma"])
+    v, out = counts + rng.laplace(0, 8, tree.n), np.empty(tree.n)
+    lower, upper = np.full(tree.n, -np.inf), np.full(tree.n, np.inf)
+    upper[tree.leaves] = counts[tree.leaves] + rng.poisson(3, tree.n_leaves)
+    states = tree.depth == 2
+    lower[states], upper[states] = counts[states] - 5, counts[states] + 5
+    post = Consistency(tree)
+    for name, least in (("", -np.inf), ("and below ", 0)):
+        lower[tree.leaves] = least
+        options: dict[str, Any] = {"lower": {"node": lower}, "upper": {"node": upper}}
+        bounded = partial(post.project, v, out=out, **options)
+        plain, claim = partial(post.project, v, out=out), f"leaves bounded above {name}and states"
+        yield from case.ratios(plain, {f"{claim}, of project": (bounded, 40)}, times=5)
+        peak = peak_bytes(bounded) / tree.n / 8
+        yield case.check(f"{claim}, copies in memory beyond input and output", peak, 6)
+        _, info = post.project(v, return_info=True, **options)
+        violation = info.violation / abs(v).max()
+        claim = f"{claim}: violation of optimality, relative to the largest"
+        yield case.check(claim, violation, 1e-9, about_results=True)
+
+
 # --------------------------------------------------------------------------- fresh processes
 
 
@@ -305,7 +329,7 @@ def imports(times: int) -> Iterator[Check]:
 
 LARGE: tuple[Measure, ...] = (sweeps, several_columns, building, projection, consistent_sums)
 BARS: dict[str, tuple[Measure, ...]] = {
-    "census": (*LARGE, pairs, nonnegative),
+    "census": (*LARGE, pairs, nonnegative, bounds),
     "binary": LARGE,
     "depth first": (projection,),
     "grouped": LARGE,

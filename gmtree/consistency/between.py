@@ -26,6 +26,7 @@ from gmtree.tree.locate import node_in_error
 # Newton's method rarely needs more than ten rounds, in the first of which prices may take any step.
 MOST_ROUNDS = 16
 FREE_ROUNDS = 5
+STRETCH = 1 << 15
 
 
 def project_between(
@@ -64,7 +65,13 @@ def project_between(
 
 
 def _largest(a: np.ndarray) -> float:
-    return float(np.max(abs(a), where=np.isfinite(a), initial=0.0))
+    """The largest finite absolute value, by stretches that fit into the processor's cache."""
+    largest = 0.0
+    for k in range(0, len(a), STRETCH):
+        sizes = abs(a[k : k + STRETCH])
+        sizes[np.isinf(sizes)] = 0
+        largest = max(largest, float(sizes.max()))
+    return largest
 
 
 def _refuse_infeasible(

@@ -198,8 +198,8 @@ class Consistency:
         ultrametric matrix, whose inverse has no positive entry off the diagonal [1]_, and for such
         matrices a set of held variables only ever grows [2]_. The proof is in
         ``gmtree/consistency/bounded.py``. With other bounds a held node may have to be let go
-        again. Then the best value of each node is computed as a function of its price, a polyline
-        with one point per bound (``gmtree/_kernels/polylines.py``).
+        again. Newton's method then looks for prices that prove the optimum. If they do not settle,
+        polylines find it in a fixed number of steps (``gmtree/consistency/between.py``).
 
         References
         ----------

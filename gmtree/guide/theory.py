@@ -108,7 +108,9 @@ of siblings at one price are added up, the node's own measurement shears the sum
 cut it off. At the root the price is 0; on the way down each node reads the price of its children
 from its value. As the objective is convex, such prices exist and prove that the result is the
 optimum. Subtrees without bounds respond along a line, so only the bounds cost more than two
-sweeps.
+sweeps. On large trees a guess is usually faster: Newton's method solves for the prices with the
+straight pieces at the current prices. If prices and pieces agree, they are the same proof. Only if
+they do not settle within a few rounds are the polylines merged.
 
 >>> x, info = gm.Consistency(tree).project(noisy, lower=0, upper=6, return_info=True)
 >>> leaves = x[tree.leaves]

@@ -174,16 +174,20 @@ def test_bounds_of_leaves():
     np.testing.assert_array_equal(gm.reconcile(tree, v, upper={"node": [np.inf] * 4}), plain)
 
 
-def test_whole_bounds_are_kept_by_whole_numbers():
-    rng = np.random.default_rng(6)
-    for tree in named_shapes(200).values():
-        inside = tree.aggregate(rng.poisson(3, tree.n_leaves))
-        room = rng.integers(0, 3, tree.n)
-        bounds = {"lower": {"node": inside - room}, "upper": {"node": inside + room}}
-        x = gm.reconcile(tree, inside + rng.normal(0, 3, tree.n), integer=True, **bounds)
-        assert np.all(x >= inside - room)
-        assert np.all(x <= inside + room)
-        assert gm.consistency_bias(tree, x) == 0
+@given(SEEDS, st.sampled_from((True, "random")))
+def test_whole_bounds_are_kept_by_whole_numbers(seed, how):
+    rng = np.random.default_rng(seed)
+    tree = gm.shapes.random_recursive(int(rng.integers(1, 60)), rng)
+    inside = tree.aggregate(rng.poisson(3, tree.n_leaves))
+    below, above = np.where(rng.random((2, tree.n)) < 0.3, np.inf, rng.integers(0, 3, (2, tree.n)))
+    s = np.where(rng.random(tree.n) < 0.1, 0, 10.0 ** rng.uniform(-2, 2, tree.n))
+    v = np.where(s == 0, inside, inside + rng.normal(0, 3, tree.n))
+    bounds = {"lower": {"node": inside - below}, "upper": {"node": inside + above}}
+    post = gm.Consistency(tree, {"node": s})
+    x = post.project(v, integer=how, rng=None if how is True else 1, **bounds)
+    assert np.all((inside - below <= x) & (x <= inside + above))
+    np.testing.assert_array_equal(x[s == 0], inside[s == 0])
+    assert gm.consistency_bias(tree, x) == 0
 
 
 def test_undetermined_siblings_share_as_evenly_as_bounds_allow():
