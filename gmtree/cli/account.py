@@ -15,8 +15,9 @@ _DESCRIPTION = """\
 Show a privacy account: its budget, its charges with their times and trees, and the budget left.
 
 With --epsilon or --rho a new account is created in FILE; an account that exists must have the same
-terms. 'gmtree release --account FILE' charges its loss before it draws any noise, and refuses a
-release that would exceed the budget.
+terms. 'gmtree release --account FILE' charges its loss before anybody sees the noisy counts, and
+refuses a release that would exceed the budget. Releases that were charged, but not written before
+their run ended, are listed: 'gmtree release --resume' writes them.
 
 'gmtree account verify FILE OUT...' checks that no entry was changed or removed, and that the
 account knows these releases. A backup of the account that is older than a release does not.

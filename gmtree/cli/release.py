@@ -15,7 +15,7 @@ import numpy as np
 from gmtree._files import write_csv
 from gmtree._progress import Progress
 from gmtree._text import say, short
-from gmtree.cli import files
+from gmtree.cli import files, resume
 from gmtree.cli.rows import level_names
 from gmtree.cli.tables import Tables, add_options, tree_and_counts
 
@@ -39,6 +39,11 @@ formula.
 --dry-run reads the files and prints the tree, the expected errors and the ledger. It draws, spends
 and writes nothing.
 
+With --account, the noisy counts of a release are stored beside the account until OUT is written. If
+the run is interrupted after the charge, finish it with
+
+    gmtree release --resume --account FILE -o OUT
+
 The list of leaves is published, so that it must not depend on anyone's record. Give it with
 --tree. If the leaves that occur in FILE are public knowledge, say so with --leaves-are-public;
 the ledger then names them as outside the guarantee.
@@ -58,15 +63,17 @@ def add_parser(subparsers: Any) -> None:
         description=_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    p.add_argument("file", metavar="FILE", type=Path, help="counts; '-' for standard input")
-    p.add_argument("--levels", metavar="A,B,C", required=True, help="columns, coarse to fine")
+    p.add_argument(
+        "file", metavar="FILE", type=Path, nargs="?", help="counts; '-' for standard input"
+    )
+    p.add_argument("--levels", metavar="A,B,C", help="columns, coarse to fine")
     p.add_argument(
         "--count",
         metavar="COLUMN",
         help="column of counts, which are added up by leaf; negative sums become 0 (default: each "
         "row is a record and counts one)",
     )
-    budget = p.add_mutually_exclusive_group(required=True)
+    budget = p.add_mutually_exclusive_group()
     budget.add_argument("--epsilon", help="budget of pure differential privacy, such as 0.1 or 1/3")
     budget.add_argument("--rho", help="budget of zero-concentrated differential privacy")
     p.add_argument(
@@ -121,6 +128,7 @@ def _add_people(p: argparse.ArgumentParser) -> None:
         help="charge this privacy account first, and refuse what exceeds it (see gmtree account)",
     )  # fmt: skip
     p.add_argument("--purpose", default="", help="a purpose, for the entry in the account")
+    resume.add_option(p)
 
 
 def _add_leaves(p: argparse.ArgumentParser) -> None:
@@ -176,7 +184,6 @@ def _add_output(p: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read, release, write, and print the ledger; return the exit status."""
-    from gmtree.privacy.files.storage import ledger_path, save_ledger
     from gmtree.privacy.publishing.measuring import forget_locals
 
     outer = sys.exc_info()[1]
@@ -187,17 +194,13 @@ def run(args: argparse.Namespace) -> int:
             return 0
         if not may_write(args.output, args.force):
             return 1
-        made = _release(args)
-        if ending in (".csv", ".csv.gz"):
-            _write_csv(made, args.output, args.confidence)
-            if args.output != files.STANDARD:
-                save_ledger(made, ledger_path(args.output), args.output)
-        else:
-            made.save(args.output)
+        made = _release(args) if args.resume is None else resume.load(args)
+        _write(made, args, ending)
     except ImportError as error:
         raise ValueError(str(error)) from None
     except BaseException as error:
         forget_locals(error, outer)
+        resume.advise(args, error)
         raise
     # If the table goes to standard output, the ledger goes to standard error.
     where = sys.stderr if args.output == files.STANDARD else sys.stdout
@@ -234,6 +237,8 @@ def _describe(tree: Any, plan: Any, args: argparse.Namespace) -> str:
         counted = f"at most {records} per person (column {args.person!r})"
     if args.axes is not None:
         counted += f", by {args.axes}"
+    if args.resume is not None:
+        counted = f"of entry {args.resume} in {args.account}"
     but = ", without rows whose leaf --tree does not list" if args.ignore_unknown else ""
     parts = [
         f"{args.output or 'Dry run'}: {tree.n:,} nodes, {tree.n_leaves:,} leaves; "
@@ -250,7 +255,8 @@ def _describe(tree: Any, plan: Any, args: argparse.Namespace) -> str:
     if args.delta is not None and args.rho is not None:
         epsilon = short(Fraction(plan.ledger.epsilon(args.delta)), up=True)
         parts.append(f"Implies epsilon = {epsilon} with delta = {args.delta}.")
-    parts += doubts_about_levels(tree)
+    if args.resume is None:
+        parts += doubts_about_levels(tree)
     return "\n\n".join(map(str, parts))
 
 
@@ -268,15 +274,20 @@ def _check_options(args: argparse.Namespace) -> str:
         files.check_output("OUT", args.output)
     elif not args.dry_run:
         raise ValueError("-o OUT is required unless --dry-run is given.")
-    if args.file == args.tree == files.STANDARD:
-        raise ValueError("FILE and --tree must not both be standard input.")
-    level_names(args.levels)
     if ending == ".parquet":
         try:
             need_pyarrow()
         except ImportError as error:
             raise ValueError(str(error)) from None
     proper_confidence(args.confidence)
+    if args.resume is not None:
+        resume.check(args)
+        return ending
+    if args.file is None or args.levels is None or args.epsilon is args.rho is None:
+        raise ValueError("FILE, --levels, and --epsilon or --rho are required without --resume.")
+    if args.file == args.tree == files.STANDARD:
+        raise ValueError("FILE and --tree must not both be standard input.")
+    level_names(args.levels)
     if args.bootstrap is not None and not 1 <= args.bootstrap <= MOST_RUNS:
         raise ValueError(f"--bootstrap must be from 1 to {MOST_RUNS:,}, not {args.bootstrap}.")
     if args.delta is not None:
@@ -311,9 +322,14 @@ def _check_options(args: argparse.Namespace) -> str:
 def _release(args: argparse.Namespace) -> Any:
     """The release that the options ask for."""
     from gmtree.privacy import Account, Release, TableRelease
+    from gmtree.privacy.accounting.allocation import divide
     from gmtree.privacy.publishing.publish import publish
 
     tree, counts, budget, workload = _prepare(args)
+    account = None
+    if args.account is not None:
+        account = Account(path=args.account, purpose=args.purpose)
+        resume.refuse_again(args, tree, divide(tree, budget, workload).ledger)
     with Progress(1, "adding noise") as progress:
         made = publish(
             Release if args.axes is None else TableRelease,
@@ -321,9 +337,7 @@ def _release(args: argparse.Namespace) -> Any:
             counts,
             budget,
             workload,
-            account=None
-            if args.account is None
-            else Account(path=args.account, purpose=args.purpose),
+            account=account,
             nonnegative=args.nonnegative,
             integer=args.integer,
         )
@@ -394,6 +408,21 @@ def may_write(path: Path, force: bool) -> bool:
 
 
 # --------------------------------------------------------------------------- output
+
+
+def _write(made: Any, args: argparse.Namespace, ending: str) -> None:
+    """Write a release to OUT, and then remove the copy that is stored beside its account."""
+    from gmtree.privacy import Account
+    from gmtree.privacy.files.storage import ledger_path, save_ledger
+
+    if ending in (".csv", ".csv.gz"):
+        _write_csv(made, args.output, args.confidence)
+        if args.output != files.STANDARD:
+            save_ledger(made, ledger_path(args.output), args.output)
+    else:
+        made.save(args.output)
+    if args.account is not None:
+        Account(path=args.account).finish(made)
 
 
 def _write_csv(made: Any, path: Path, confidence: float) -> None:

@@ -37,6 +37,28 @@ gmtree has not been audited independently. The noise is exact (integers, no floa
 its random generator cannot be seeded, but side channels such as running time and memory are not
 covered.
 
+Nothing that was charged is lost
+--------------------------------
+
+An account in a file keeps a copy of each charged release until the release is saved. If the process
+ends earlier, because of a full disk or a lost terminal, the copy is still there. Loading it charges
+and draws nothing:
+
+>>> import os, tempfile
+>>> folder = tempfile.TemporaryDirectory()
+>>> account = gm.privacy.Account(epsilon=1, path=os.path.join(folder.name, "budget.json"))
+>>> r = gm.release(tree, [304, 2717, 29], epsilon="1/2", account=account)
+>>> (item,) = account.unfinished()
+>>> bool((item.load().values == r.values).all())
+True
+>>> r.save(os.path.join(folder.name, "release.npz"))
+>>> account.unfinished()
+[]
+>>> folder.cleanup()
+
+If you use the values without `save`, call ``account.finish(r)`` afterwards. On the command line,
+``gmtree release --resume --account budget.json -o out.csv`` writes what an interrupted run left.
+
 Choosing epsilon and K
 ----------------------
 

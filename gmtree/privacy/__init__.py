@@ -67,6 +67,7 @@ The files of this package, by room:
         level_sizes     budgets for trees of which only the sizes of levels are known
         ledger          the privacy loss of one release, line by line (text: ledger_text)
         account         a budget for several releases (file: account_file, text: account_text)
+        unfinished      stored copies of charged releases that were not saved yet
         conversion      rho into (epsilon, delta) and back, rounded to the safe side
         gaussian        integer noise as Gaussian noise, for epsilon, delta and sums of losses
         path_losses     the law of the privacy loss itself, for small sigma
@@ -160,6 +161,7 @@ from gmtree.privacy.accounting.gaussian import gaussian_epsilon, gaussian_rho
 from gmtree.privacy.accounting.invariants import Level
 from gmtree.privacy.accounting.ledger import Ledger, LevelAccount
 from gmtree.privacy.accounting.level_sizes import allocate_levels
+from gmtree.privacy.accounting.unfinished import Unfinished
 from gmtree.privacy.files.storage import load_ledger
 from gmtree.privacy.noise.gaussian import discrete_gaussian
 from gmtree.privacy.noise.laplace import discrete_laplace
@@ -182,6 +184,7 @@ __all__ = [
     "Plan",
     "Release",
     "TableRelease",
+    "Unfinished",
     "allocate",
     "allocate_levels",
     "discrete_gaussian",

@@ -332,6 +332,8 @@ LEFT_OUT = {
     "gmtree.dask.release": "writes folders; tests/dask has wrong arguments",
     "gmtree.privacy.Ledger": "made by allocate",
     "Account.verify": "takes releases that were charged to the account; see test_trail.py",
+    "Account.finish": "takes releases that were charged to the account; see test_unfinished.py",
+    "gmtree.privacy.Unfinished": "made by Account.unfinished",
     "gmtree.privacy.Level": "a rule for optimal_shares, checked there",
     "gmtree.privacy.LevelAccount": "made by allocate",
     "gmtree.privacy.LevelError": "made by plan",

@@ -1,32 +1,18 @@
 """A privacy budget for several releases, kept in a file that survives crashes.
 
-Losses of releases about the same people add up. An account adds them: each release is charged
-before any noise is drawn, and a release that would exceed the budget is refused.
+Losses of releases about the same people add up. An account adds them: a release that would exceed
+the budget is refused before any noise is drawn, and nobody sees a release before it is charged.
 
-How the file is kept
---------------------
-The file is authoritative. An account in memory keeps a copy only to notice lost entries. A charge
-
-1. takes the lock, for which other processes wait (it is released at the latest when the process
-   ends),
-2. reads the file, and refuses it if it is damaged or has lost entries seen before,
-3. refuses if the sum of all charges would exceed the budget,
-4. writes the new account to another file, waits until it is on the disk, and replaces the old file
-   in one step,
-5. releases the lock. Noise is drawn only after that.
-
-A process that ends before step 4 is complete has spent nothing and drawn nothing. A process that
-ends later has spent its share, even if nothing was published. There are no refunds, because nobody
-can prove that the noise of a failed release was not seen.
+:mod:`gmtree.privacy.accounting.account_file` describes how the file of an account is kept.
 """
 
 from __future__ import annotations
 
-import getpass
 import os
 import threading
 import uuid
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
 from fractions import Fraction
@@ -40,10 +26,13 @@ from gmtree.privacy.accounting.account_file import (
     Entry,
     State,
     ledger_fingerprint,
+    new_state,
+    one_line,
     read,
     refuse,
     refuse_unknown,
     unit_of,
+    user_name,
     write,
 )
 from gmtree.privacy.accounting.account_text import (
@@ -54,12 +43,18 @@ from gmtree.privacy.accounting.account_text import (
     unit_name,
 )
 from gmtree.privacy.accounting.allocation import Allocation, gaussian_loss_in, loss_in
-from gmtree.privacy.accounting.budget import NEIGHBORS, one_of
 from gmtree.privacy.accounting.conversion import proper_delta, zcdp_epsilon
-from gmtree.privacy.accounting.gaussian import gaussian_epsilon, gaussian_rho
+from gmtree.privacy.accounting.gaussian import gaussian_epsilon
 from gmtree.privacy.accounting.ledger import Ledger
 from gmtree.privacy.accounting.ledger_text import records
-from gmtree.privacy.accounting.rational import positive, round_up
+from gmtree.privacy.accounting.rational import round_up
+from gmtree.privacy.accounting.unfinished import (
+    Unfinished,
+    discard,
+    discard_leftovers,
+    stored_copy,
+    unfinished,
+)
 from gmtree.privacy.files.packing import fingerprint
 from gmtree.privacy.noise.registry import MECHANISMS
 from gmtree.tree import Tree
@@ -68,8 +63,9 @@ from gmtree.tree import Tree
 class Account:
     """A privacy budget for several releases about the same people.
 
-    Pass it as ``release(..., account=account)``. The loss of a release is charged before its noise
-    is drawn, and a release that would exceed the budget is refused.
+    Pass it as ``release(..., account=account)``. A release that would exceed the budget is refused
+    before its noise is drawn. With a file (`path`), nothing that was charged is lost: the noisy
+    counts are stored beside it until the release is saved (:meth:`unfinished`).
 
     Parameters
     ----------
@@ -118,9 +114,9 @@ class Account:
     adds the losses of Gaussian noise that reveals at least as much as the noise of each release:
     slightly more than rho for Gaussian noise, 1.6 times as much for Laplace noise.
 
-    *Crashes*. The account is written durably and in one step before noise is drawn. Processes and
+    *Crashes*. The account is written durably and in one step, after the noisy counts. Processes and
     threads wait for each other. A charge is never refunded. The operating system locks a file
-    beside the account (``.NAME.lock``), so keep both files on a local disk.
+    beside the account (``.NAME.lock``), so keep all of them on a local disk.
 
     *Audit trail*. The entries form a chain of hashes, and each release keeps the hash of its entry.
     If :meth:`verify` is given a release without a matching entry, it reports that entries were
@@ -159,9 +155,9 @@ class Account:
         operator: str | None = None,
         purpose: str = "",
     ) -> None:
-        self.operator = _line("operator", _user() if operator is None else operator)
-        self.purpose = _line("purpose", purpose)
-        new = _new_state(epsilon, rho, delta, neighbors, max_contributions, person)
+        self.operator = one_line("operator", user_name() if operator is None else operator)
+        self.purpose = one_line("purpose", purpose)
+        new = new_state(epsilon, rho, delta, neighbors, max_contributions, person)
         self.path = None if path is None else check.path("path", path).resolve()
         self._thread_lock = threading.Lock()
         self._process = os.getpid()
@@ -249,7 +245,7 @@ class Account:
         return f"Account({self.measure}={budget}, spent={spent}{where})"
 
     def __str__(self) -> str:
-        return describe(self._state())
+        return describe(self._state(), self.unfinished())
 
     def _repr_html_(self) -> str:
         return preformatted(str(self))
@@ -267,8 +263,8 @@ class Account:
     def charge(self, tree: Tree, allocation: Allocation, what: str = "release") -> Entry:
         """Charge the loss of an allocation, before its noise is drawn.
 
-        :func:`gmtree.release` and :func:`gmtree.release_tables` call this themselves. Call it only
-        for noise that you draw yourself, after :func:`gmtree.privacy.allocate`.
+        :func:`gmtree.release` and :func:`gmtree.release_tables` charge the account themselves. Call
+        this only for noise that you draw yourself, after :func:`gmtree.privacy.allocate`.
 
         Raises
         ------
@@ -276,13 +272,58 @@ class Account:
             If too little budget is left, if the account has another measure or neighbour relation,
             or if its file is damaged. Then nothing is charged.
         """
+        with self._charging(tree, allocation, what) as entry:
+            return entry
+
+    @contextmanager
+    def _charging(self, tree: Tree, allocation: Allocation, what: str) -> Iterator[Entry]:
+        """Hold the account during a block, and charge the entry if the block ends without error."""
         draft = self._draft(tree, allocation, what)
         with self._locked():
-            after = _with(self._state(), draft)
+            before = self._state()
+            after = _with(before, draft)
+            if self.path is not None:
+                discard_leftovers(self.path, before.entries)
+            yield after.entries[-1]
             if self.path is not None:
                 write(self.path, after)
             self._seen = after
-        return after.entries[-1]
+
+    def unfinished(self) -> list[Unfinished]:
+        """The charged releases that were not saved yet, from stored copies beside the account.
+
+        Each release stores its noisy counts beside the file of the account, in a folder that only
+        its owner can read. They remain there until the release is saved
+        (:meth:`gmtree.Release.save`), or until you call :meth:`finish` because you have the values
+        elsewhere. If the process ends earlier, ``load`` of an item returns the release, and
+        ``gmtree release --resume`` writes it. An account in memory stores nothing.
+
+        Examples
+        --------
+        >>> import gmtree as gm, os, tempfile
+        >>> from gmtree import privacy
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     account = privacy.Account(epsilon=1, path=os.path.join(folder, "budget.json"))
+        ...     r = gm.release(gm.shapes.star(4), [3, 0, 2], epsilon="1/2", account=account)
+        ...     del r  # the process ends before the release is saved
+        ...     (item,) = account.unfinished()
+        ...     again = item.load()
+        ...     again.save(os.path.join(folder, "release.npz"))
+        ...     item.entry.number, account.unfinished(), account.left
+        (1, [], Fraction(1, 2))
+        """
+        return [] if self.path is None else unfinished(self.path, self.entries)
+
+    def finish(self, release: Any) -> None:
+        """Remove the stored copy of a release whose values you have elsewhere.
+
+        :meth:`gmtree.Release.save` removes it by itself. Raises ValueError if the release was not
+        charged to this account.
+        """
+        self.verify(release)
+        if self.path is not None:
+            number = release.provenance["account"]["entry"]
+            discard(stored_copy(self.path, self.entries[number - 1]))
 
     def check(self, tree: Tree, allocation: Allocation) -> None:
         """Raise the error that :meth:`charge` would raise now, if any, and charge nothing.
@@ -348,7 +389,7 @@ class Account:
         return Entry(
             number=0,
             time="",
-            what=_line("what", what),
+            what=one_line("what", what),
             tree=fingerprint(tree),
             nodes=tree.n,
             measure=ledger.measure,
@@ -455,43 +496,3 @@ def now() -> str:
 
 def _open(path: str, operator: str, purpose: str) -> Account:
     return Account(path=path, operator=operator, purpose=purpose)
-
-
-def _user() -> str:
-    """The name of the user of this process."""
-    try:
-        name = getpass.getuser()
-    except (ImportError, KeyError, OSError):
-        return "unknown"
-    return name if name.isprintable() else "unknown"
-
-
-def _line(argument: str, text: Any) -> str:
-    if not str(text).isprintable():
-        check.fail(argument, "must be printable text on one line.")
-    return str(text)
-
-
-def _new_state(
-    epsilon: Any, rho: Any, delta: Any, neighbors: Any, max_contributions: Any, person: Any
-) -> State | None:
-    """Return a new account, or None if no budget is given."""
-    one_of("neighbors", neighbors, NEIGHBORS)
-    most = check.count("max_contributions", max_contributions, least=1)
-    if person is not None and (not isinstance(person, str) or not person.isprintable()):
-        check.fail_type("person", f"must be the name of a column, not {person!r}.")
-    if person is not None and most != 1:
-        check.fail("max_contributions", "must not be given with 'person', whose records all count.")
-    unit = neighbors, most, person
-    if epsilon is not None and rho is not None:
-        check.fail("epsilon", "or argument 'rho' must be given, not both.")
-    if delta is not None and epsilon is None:
-        check.fail("delta", "must be given with 'epsilon'.")
-    if epsilon is None and rho is None:
-        return None
-    if rho is not None:
-        return State("rho", positive("rho", rho), None, *unit)
-    target = positive("epsilon", epsilon), None if delta is None else proper_delta(delta)
-    if target[1] is None:
-        return State("epsilon", target[0], None, *unit)
-    return State("rho", gaussian_rho(*target), (target[0], target[1]), *unit)

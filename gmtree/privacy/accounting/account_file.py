@@ -5,10 +5,29 @@ a hash of its contents and of the hash of the entry before it, so that no entry 
 removed or inserted without changing all later hashes. Somebody who can write the file can compute
 these hashes again. But each release keeps the hash of its entry, so that :meth:`Account.verify`
 detects an account that was edited, or restored from a backup, if it is given such a release.
+
+How the file is kept
+--------------------
+The file is authoritative. An account in memory keeps a copy only to notice lost entries. A charge
+
+1. takes the lock, for which other processes wait (it is released at the latest when the process
+   ends),
+2. reads the file, and refuses it if it is damaged or has lost entries seen before,
+3. refuses if the sum of all charges would exceed the budget,
+4. draws the noise and stores the noisy counts, which cannot be read without the entry of step 5
+   (:mod:`gmtree.privacy.accounting.unfinished`),
+5. writes the new account to another file, waits until it is on the disk, and replaces the old file
+   in one step,
+6. releases the lock.
+
+If a process ends before step 5 is complete, nothing is spent, and nobody can see the noisy counts.
+If it ends later, its share is spent, and :meth:`Account.unfinished` has the noisy counts. So one
+charge is one draw, and neither is repeated. A charge is never refunded.
 """
 
 from __future__ import annotations
 
+import getpass
 import hashlib
 import json
 import os
@@ -23,7 +42,7 @@ from gmtree import _validate as check
 from gmtree._files import checksum, write_durably
 from gmtree.privacy.accounting.budget import MEASURES, NEIGHBORS, one_of
 from gmtree.privacy.accounting.conversion import proper_delta
-from gmtree.privacy.accounting.gaussian import meets
+from gmtree.privacy.accounting.gaussian import gaussian_rho, meets
 from gmtree.privacy.accounting.rational import positive, stored_fraction
 from gmtree.privacy.noise.registry import MECHANISMS
 
@@ -145,6 +164,47 @@ class State:
         if self.entries:
             return self.entries[-1].hash
         return _hash(_plain(self.terms))
+
+
+def new_state(
+    epsilon: Any, rho: Any, delta: Any, neighbors: Any, max_contributions: Any, person: Any
+) -> State | None:
+    """Return a new account, or None if no budget is given."""
+    one_of("neighbors", neighbors, NEIGHBORS)
+    most = check.count("max_contributions", max_contributions, least=1)
+    if person is not None and (not isinstance(person, str) or not person.isprintable()):
+        check.fail_type("person", f"must be the name of a column, not {person!r}.")
+    if person is not None and most != 1:
+        check.fail("max_contributions", "must not be given with 'person', whose records all count.")
+    unit = neighbors, most, person
+    if epsilon is not None and rho is not None:
+        check.fail("epsilon", "or argument 'rho' must be given, not both.")
+    if delta is not None and epsilon is None:
+        check.fail("delta", "must be given with 'epsilon'.")
+    if epsilon is None and rho is None:
+        return None
+    if rho is not None:
+        return State("rho", positive("rho", rho), None, *unit)
+    target = positive("epsilon", epsilon), None if delta is None else proper_delta(delta)
+    if target[1] is None:
+        return State("epsilon", target[0], None, *unit)
+    return State("rho", gaussian_rho(*target), (target[0], target[1]), *unit)
+
+
+def user_name() -> str:
+    """The name of the user of this process."""
+    try:
+        name = getpass.getuser()
+    except (ImportError, KeyError, OSError):
+        return "unknown"
+    return name if name.isprintable() else "unknown"
+
+
+def one_line(argument: str, text: Any) -> str:
+    """The text of an argument; raise ValueError unless it can be printed on one line."""
+    if not str(text).isprintable():
+        check.fail(argument, "must be printable text on one line.")
+    return str(text)
 
 
 def write(path: Path, state: State) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
 from gmtree._text import is_short_float, short, table
 from gmtree.privacy.accounting.account_file import Entry, State
 from gmtree.privacy.accounting.ledger_text import records
+from gmtree.privacy.accounting.unfinished import Unfinished
 
 _TITLES = {"epsilon": "pure differential privacy", "rho": "zero-concentrated differential privacy"}
 
@@ -28,8 +30,8 @@ def terms_of(state: State) -> str:
     return f"{text}, for neighbors={state.neighbors!r}, protecting {unit_name(state)}"
 
 
-def describe(state: State) -> str:
-    """The text of an account."""
+def describe(state: State, unfinished: Sequence[Unfinished] = ()) -> str:
+    """The text of an account and of its unfinished releases."""
     rows = [("", "time", "operator", "what", "tree", "nodes", "loss", "charged")]
     rows += [
         (
@@ -51,6 +53,7 @@ def describe(state: State) -> str:
             f"Privacy account: {_TITLES[state.measure]}, {terms_of(state)}",
             *lines,
             f"  spent {short(state.spent, up=True)}, left {short_down(left)}",
+            *(f"  entry {x.entry.number} is charged but not saved: {x.path}" for x in unfinished),
         ]
     )
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
+from contextlib import ExitStack
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from gmtree import _validate as check
@@ -14,21 +16,24 @@ from gmtree._version import __version__
 from gmtree.privacy.accounting.account import Account, now
 from gmtree.privacy.accounting.account_file import Entry
 from gmtree.privacy.accounting.allocation import Allocation
+from gmtree.privacy.accounting.unfinished import stored_copy
 from gmtree.privacy.files.packing import check_labels, fingerprint
 from gmtree.tree import Tree
 
 _PACKAGES = ("numpy", "numba", "scipy")
 
 
-class Drawing:
+class Drawing(ExitStack):
     """A release in the making: it is charged to an account, if any, and its origin is recorded.
 
-    Nothing in this record depends on the data.
+    From :meth:`begin` to the end of the block, the account is held. It is charged at the end of the
+    block, unless an error was raised. Nothing in this record depends on the data.
     """
 
     def __init__(
         self, function: str, tree: Tree, allocation: Allocation, account: Account | None
     ) -> None:
+        super().__init__()
         check_labels(tree)
         if isinstance(account, (str, PathLike)):
             check.fail_type(
@@ -40,10 +45,17 @@ class Drawing:
         self._account = account
         self._entry: Entry | None = None
 
-    def charge(self) -> None:
-        """Charge the loss to the account; raise ValueError if too little is left."""
+    def begin(self) -> None:
+        """Wait for the account; raise ValueError if too little is left."""
         if self._account is not None:
-            self._entry = self._account.charge(self._tree, self._allocation, self._function)
+            charging = self._account._charging(self._tree, self._allocation, self._function)
+            self._entry = self.enter_context(charging)
+
+    def copy(self) -> tuple[Path, str] | None:
+        """The path of the stored copy and its key, or None without an account in a file."""
+        if self._account is None or self._account.path is None or self._entry is None:
+            return None
+        return stored_copy(self._account.path, self._entry), self._entry.release
 
     def origin(self, **options: Any) -> dict[str, Any]:
         """The origin in types that JSON has, without the tree (see :func:`with_tree`)."""

@@ -9,6 +9,7 @@ checked against its tree: a file that understates its loss is refused like a dam
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import zipfile
@@ -21,7 +22,7 @@ from typing import IO, Any, NoReturn
 import numpy as np
 
 from gmtree import _validate as check
-from gmtree._files import checksum, file_digest, replacing, write_durably
+from gmtree._files import checksum, file_digest, replacing, sync_folder, write_durably
 from gmtree._version import __version__
 from gmtree.privacy.accounting.allocation import LEAVES_FROM_RECORDS, check_account
 from gmtree.privacy.accounting.ledger import Ledger
@@ -34,6 +35,7 @@ from gmtree.tree.core import _rebuild
 FORMAT = "gmtree release 1"
 TABLES_FORMAT = "gmtree table release 1"
 LEDGER_FORMAT = "gmtree release ledger 1"
+_COPY_FORMAT = "gmtree stored copy 1"
 # Names of the arrays among the columns of a Parquet file.
 _COLUMNS = {"parent": "parent", "noisy": "noisy", "exact": "exact", "labels": "stored_label"}
 _STORED = "stored_"
@@ -74,6 +76,41 @@ def save(release: Any, path: str | os.PathLike[str]) -> None:
     header["checksum"] = checksum(header, arrays)
     with replacing(target) as stream:
         write(stream, arrays, header, release)
+
+
+def save_copy(release: Any, path: Path, key: str) -> None:
+    """Write the copy of an unfinished release to a new folder, for the owner only.
+
+    The noisy counts can be read with `key` alone, which is random.
+    """
+    arrays, header = _pack(release)
+    arrays, header["format"] = _masked(arrays, key), _COPY_FORMAT
+    header["checksum"] = checksum(header, arrays)
+    path.parent.mkdir(mode=0o700)
+    with replacing(path, mode=0o600) as stream:
+        _write_npz(stream, arrays, header, release)
+    sync_folder(path.parent.parent)
+
+
+def load_copy(path: Path, key: str) -> Parts:
+    """Read the parts of a release from its copy; raise ValueError for a damaged one."""
+
+    def noisy(arrays: Arrays, tree: Tree, ledger: Ledger) -> Any:
+        read = _noisy if ledger.axes is None else _noisy_tables
+        return read(_masked(arrays, key), tree, ledger)
+
+    with _written_by("a release that is charged to an account"):
+        return _load(path, _read_npz, _COPY_FORMAT, noisy)
+
+
+def _masked(arrays: Arrays, key: str) -> Arrays:
+    """Combine noisy counts with random bits from `key`; done twice, this returns the counts."""
+    found = dict(arrays)
+    for name, array in arrays.items():
+        if name.startswith("noisy"):
+            bits = hashlib.shake_256(f"{key} {name}".encode()).digest(array.nbytes)
+            found[name] = array ^ np.frombuffer(bits, "<i8").reshape(array.shape)
+    return found
 
 
 def _is_tables(release: Any) -> bool:

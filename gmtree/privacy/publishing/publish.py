@@ -1,8 +1,8 @@
 """The function that makes every release, and the base class of releases of counts and tables.
 
 Every public function that publishes builds a :class:`gmtree.privacy.accounting.budget.Budget` and
-calls :func:`publish`. It divides the budget, refuses bad options, charges the account, draws the
-noise, and returns the release.
+calls :func:`publish`. It divides the budget, refuses bad options, draws the noise while it charges
+the account, and returns the release.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypedDict, TypeVar
 
 import numpy as np
@@ -22,7 +23,9 @@ from gmtree.privacy.accounting.account import Account
 from gmtree.privacy.accounting.allocation import Allocation, divide, largest_sum
 from gmtree.privacy.accounting.budget import Budget, TermsOfNoise
 from gmtree.privacy.accounting.ledger import Ledger
+from gmtree.privacy.accounting.unfinished import READERS, discard
 from gmtree.privacy.accounting.workload import PLAIN, Workload
+from gmtree.privacy.files import storage
 from gmtree.privacy.files.provenance import Drawing, with_options, with_tree
 from gmtree.privacy.publishing.measuring import forget_locals
 from gmtree.tree import Tree
@@ -77,17 +80,40 @@ def publish(
         solver = kind._solver(tree, ledger, exact, threads)
         kind._refuse(solver, options[1])
         draw = Drawing(kind._function, tree, allocation, account)
-        noisy = kind._measure(tree, counts, allocation, draw.charge)
+        made = _draw(kind, tree, counts, allocation, options, threads, solver, draw)
     except BaseException as error:
         forget_locals(error, outer)
         raise
     finally:
         # Drop the true counts, so that tracebacks that print local variables cannot leak them.
         del counts
-    origin = draw.origin(nonnegative=options[0], integer=options[1])
-    made = kind(tree, noisy, ledger, exact, *options, threads, solver=solver, origin=origin)
     # The values are computed now, so that an error occurs in the call that spends the budget.
     made._compute()
+    return made
+
+
+def _draw(
+    kind: type[Made],
+    tree: Tree,
+    counts: Any,
+    allocation: Allocation,
+    options: tuple[bool, bool],
+    threads: int | None,
+    solver: Any,
+    draw: Drawing,
+) -> Made:
+    """Draw the noise, store a copy of the noisy counts, and charge the account at the end.
+
+    The caller clears the local variables on errors, so that nobody sees an uncharged draw.
+    """
+    with draw:
+        noisy = kind._measure(tree, counts, allocation, draw.begin)
+        origin = draw.origin(nonnegative=options[0], integer=options[1])
+        parts = (tree, noisy, allocation.ledger, allocation.exact, *options, threads)
+        made = kind(*parts, solver=solver, origin=origin)
+        if (copy := draw.copy()) is not None:
+            storage.save_copy(made, *copy)
+            made._copy = copy[0]
     return made
 
 
@@ -106,6 +132,12 @@ class Published(ABC, Generic[Solver]):
     _function: ClassVar[str]
     # Cached results that do not depend on the options.
     _shared: ClassVar[tuple[str, ...]] = ("_post", "estimate")
+    # The stored copy, which `save` removes.
+    _copy: Path | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        READERS[cls._function] = cls._load_copy
 
     def __init__(
         self,
@@ -140,7 +172,7 @@ class Published(ABC, Generic[Solver]):
     def _measure(
         cls, tree: Tree, counts: Any, allocation: Allocation, charge: Callable[[], None]
     ) -> Any:
-        """Return noisy counts; `charge` is called before the noise is drawn."""
+        """Return noisy counts; `charge`, which may refuse, is called before noise is drawn."""
 
     @staticmethod
     def _refuse(solver: Any, integer: bool) -> None:
@@ -202,6 +234,7 @@ class Published(ABC, Generic[Solver]):
             origin=with_options(self._origin, nonnegative=options[0], integer=options[1]),
         )  # fmt: skip
         other.__dict__.update({k: x for k, x in self.__dict__.items() if k in self._shared})
+        other._copy = self._copy
         return other
 
     def _bounded(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -253,18 +286,19 @@ class Published(ABC, Generic[Solver]):
         ``.parquet`` needs pyarrow. Other programs can read this file: it has one row per node, with
         values, estimates and their standard errors. For tables it has these columns for each cell
         of each query, such as ``value_f_old``.
-        """
-        from gmtree.privacy.files import storage
 
+        Once the file is on the disk, the copy beside the account is removed
+        (:meth:`gmtree.privacy.Account.unfinished`).
+        """
         storage.save(self, path)
+        if self._copy is not None:
+            discard(self._copy)
 
     def save_ledger(self, path: str | PathLike[str]) -> None:
         """Write ledger and provenance as JSON, to accompany a table that you write yourself.
 
         :func:`gmtree.privacy.load_ledger` reads it.
         """
-        from gmtree.privacy.files import storage
-
         storage.save_ledger(self, path)
 
     @classmethod
@@ -285,7 +319,17 @@ class Published(ABC, Generic[Solver]):
         >>> bool((again.values == r.values).all()), again.ledger == r.ledger
         (True, True)
         """
-        tree, noisy, ledger, exact, nonnegative, integer, origin = cls._read(path)
+        return cls._of(cls._read(path))
+
+    @classmethod
+    def _load_copy(cls, path: Path, key: str) -> Self:
+        made = cls._of(storage.load_copy(path, key))
+        made._copy = path
+        return made
+
+    @classmethod
+    def _of(cls, parts: storage.Parts) -> Self:
+        tree, noisy, ledger, exact, nonnegative, integer, origin = parts
         options = whole_options(tree, ledger, nonnegative, integer)
         return cls(tree, noisy, ledger, exact, *options, origin=origin)
 

@@ -128,8 +128,9 @@ def release(
         Pass :data:`gmtree.privacy.LEAVES_FROM_RECORDS` if the tree was made from the records. For
         trees made by :meth:`gmtree.Tree.from_records` this sentence is added automatically.
     account : gmtree.privacy.Account, optional
-        Account that is charged before anything is drawn. It refuses a release that exceeds its
-        budget.
+        Account that is charged. It refuses a release that exceeds its budget before anything is
+        drawn. If it has a file, the noisy counts are stored beside it until the release is saved
+        (:meth:`gmtree.privacy.Account.unfinished`).
     threads : int, optional
         As in :class:`Consistency`.
 

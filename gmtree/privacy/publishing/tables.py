@@ -104,8 +104,9 @@ def release_tables(
         become more precise. Records in them are not counted, without a message, because a message
         would depend on the data. Not allowed with ``neighbors="change_one"``.
     account : gmtree.privacy.Account, optional
-        Account that is charged before anything is drawn. It refuses a release that exceeds its
-        budget.
+        Account that is charged. It refuses a release that exceeds its budget before anything is
+        drawn. If it has a file, the noisy counts are stored beside it until the release is saved
+        (:meth:`gmtree.privacy.Account.unfinished`).
     threads : int, optional
         As in :class:`TableConsistency`.
 

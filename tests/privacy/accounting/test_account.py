@@ -113,7 +113,7 @@ def test_an_account_protects_one_privacy_unit(path):
             Account(epsilon=1, **wrong)
 
 
-def test_the_account_is_charged_before_noise_is_drawn(path, monkeypatch):
+def test_a_release_is_refused_before_and_charged_after_its_noise_is_drawn(path, monkeypatch):
     account = Account(rho=1, path=path)
     seen = []
 
@@ -124,9 +124,12 @@ def test_the_account_is_charged_before_noise_is_drawn(path, monkeypatch):
     monkeypatch.setattr(Mechanism, "draw", fail)
     with pytest.raises(MemoryError):
         gm.release(TREE, COUNTS, rho="1/2", account=account)
-    # No refunds.
-    assert seen == [Fraction(1, 2)]
-    assert account.left == Fraction(1, 2)
+    assert seen == [0]
+    assert account.left == 1
+    assert not account.unfinished()
+    with pytest.raises(ValueError, match="must have 2 left in rho"):
+        gm.release(TREE, COUNTS, rho=2, account=account)
+    assert len(seen) == 1
 
 
 def test_floats_are_taken_at_their_exact_value():
@@ -411,14 +414,15 @@ from pathlib import Path
 import gmtree as gm
 from gmtree import _files
 from gmtree.privacy import Account
-from gmtree.privacy.accounting import account, account_file
+from gmtree.privacy.accounting import account, account_file, unfinished
 from gmtree.privacy.files import provenance
-from gmtree.privacy.publishing import measuring
+from gmtree.privacy.publishing import measuring, publish
 import gmtree.privacy.noise.inversion, ssl, fcntl
 
 folder = Path(sys.argv[1])
 tree = gm.shapes.star(3)
-FILES = {m.__file__ for m in (_files, account, account_file, measuring, provenance)}
+MODULES = (_files, account, account_file, measuring, provenance, publish, unfinished)
+FILES = {m.__file__ for m in MODULES}
 gm.release(tree, [1, 2], epsilon="1/4", account=Account(epsilon=1))
 
 def child(budget, out, k):
@@ -438,7 +442,8 @@ def child(budget, out, k):
         r = gm.release(tree, [1, 2], epsilon="1/4", account=acc)
     except ValueError:
         os._exit(3)
-    out.write_text("published")
+    phase = "saving"
+    r.save(out)
     os._exit(0)
 
 def spawn(budget, out, k):
@@ -449,12 +454,14 @@ def spawn(budget, out, k):
 
 k, killed_before, killed_after = 0, 0, 0
 while True:
-    k += 1
-    budget, out = folder / f"{k}.json", folder / f"{k}.txt"
+    k += 2  # test_unfinished.py looks at the disk after every line
+    budget, out = folder / f"{k}.json", folder / f"{k}.npz"
     status = spawn(budget, out, k)
-    entries = len(Account(epsilon=1, path=budget).entries)
+    acc = Account(epsilon=1, path=budget)
+    entries, stored = len(acc.entries), len(acc.unfinished())
     assert entries in (0, 1)
     assert out.exists() <= entries, "published without a charge"
+    assert stored <= entries <= stored + out.exists(), "charged and lost"
     if status == 0:
         break
     assert status == 9
@@ -462,7 +469,7 @@ while True:
     killed_after += entries == 1
     # What is left behind does not stop others, and the budget holds.
     if k % 40 == 0:
-        more = [spawn(budget, folder / "x.txt", 10**9) for _ in range(5)]
+        more = [spawn(budget, folder / "x.npz", 10**9) for _ in range(5)]
         assert more.count(0) == 4 - entries and more.count(3) == 1 + entries
         assert Account(path=budget).left == 0
 print(k, killed_before, killed_after)
