@@ -2,7 +2,7 @@
 
 The data are the monthly numbers of employees in the United States, in thousands, of the Bureau of
 Labor Statistics from 2006 to 2015; they come with `vega_datasets` (``pip install vega_datasets
-pandas torch``). The sectors are a tree of 20 series.
+pandas torch``). The sectors are a tree of 21 series.
 
 A small network for each sector sees its last twelve growth rates (a month compared with the same
 month of the year before). It corrects the last of them to forecast the next year. No network sees
@@ -133,7 +133,7 @@ def errors(tree: gm.Tree, found: torch.Tensor, truth: torch.Tensor) -> list[floa
 def compare(epochs: int, seeds: int) -> tuple[dict[str, np.ndarray], dict[str, tuple]]:
     """For each method one row of `errors` per seed, and the settings that were chosen."""
     tree = gm.Tree.from_edges(list(PART_OF), list(PART_OF.values()))
-    y = data.us_employment()[list(tree.labels)].to_numpy(float)
+    y = data.us_employment()[[tree.path(i)[-1] for i in range(tree.n)]].to_numpy(float)
     training, validation = Windows(y, 0, VALIDATION), Windows(y, VALIDATION, TEST)
     before, test = Windows(y, 0, TEST), Windows(y, TEST, len(y))
 
