@@ -144,7 +144,8 @@ class Structure:
     @property
     def size(self) -> np.ndarray:
         """Number of leaves that each series is the sum of, or the sum of their absolute weights."""
-        return abs(self.matrix).sum(axis=1)
+        # Each row has entries.
+        return np.add.reduceat(abs(self.matrix.data), self.matrix.indptr[:-1])
 
     @property
     def tags(self) -> dict[str, np.ndarray]:

@@ -46,8 +46,12 @@ class Basis:
     @classmethod
     def of(cls, A: Any, w_a: np.ndarray, w_b: np.ndarray) -> Basis:
         """From the aggregation matrix in compressed rows, and the variances."""
+        found, (n_a, n_b) = _candidates(A, w_a, w_b), A.shape
+        if not found.size:
+            identity = (np.ones(n_b), np.arange(n_b), np.arange(n_b + 1))
+            return cls(n_a + np.arange(n_b), sparse.csr_array(identity, shape=(n_b, n_b)))
         exchange = _Exchange(A, w_a, w_b)
-        for a in _candidates(A, w_a, w_b):
+        for a in found:
             exchange.insert(int(a))
         return exchange.basis()
 

@@ -122,7 +122,7 @@ class SparseSolver:
             # Measured series do not depend on series that nothing determines.
             L = L @ sparse.diags_array((~self._is_free).astype(float))
         exact = variance[others] == 0
-        self._exact, self._exact_rows = others[exact], L[exact]
+        self._exact, self._exact_rows = others[exact], L[exact] if exact.any() else None
         self._others: np.ndarray = others[~exact]
         self._L = L[~exact] if exact.any() else L
         self._deviation = np.sqrt(variance[self._others])
@@ -177,10 +177,10 @@ class SparseSolver:
             between measurements, both in standard deviations; and the largest number of iterations.
         """
         measured = np.isfinite(self._w)
-        v = np.where(measured[:, None], y[:, None] if y.ndim == 1 else y, 0).astype(np.float64)
+        v = np.where(measured[:, None], y[:, None] if y.ndim == 1 else y, 0.0)
         # Powers of two, so that values neither overflow nor vanish in units of deviations.
         _, exponent = np.frexp(abs(v).max(axis=0, initial=0))
-        v = np.ldexp(v, -exponent)
+        v = np.ldexp(v.astype(np.float64, copy=False), -exponent)
         self._refuse_contradictions(v, exponent, rounding)
         x, z, iterations, residual = self._basic_values(v, tolerance, most)
         bottom = self._basis.bottom @ self._with_free(x)
@@ -202,9 +202,9 @@ class SparseSolver:
         r = (v - self._L @ y) / deviation
         if system.factor is None:
             z, iterations, residual = system.iterate(r, tolerance, most)
-            return y + scale * (system.C.T @ z), z, iterations, residual
+            return y + scale * (system.CT @ z), z, iterations, residual
         z = system.solve(r)
-        x, before = y + scale * (system.C.T @ z), np.inf
+        x, before = y + scale * (system.CT @ z), np.inf
         for _ in range(CORRECTIONS):
             step = system.solve((v - self._L @ x) / deviation - z)
             moved = abs(step * deviation).max(initial=0)
@@ -212,7 +212,7 @@ class SparseSolver:
             if not moved < 0.5 * before:
                 break
             z, before = z + step, moved
-            x = y + scale * (system.C.T @ z)
+            x = y + scale * (system.CT @ z)
         return x, z, 0, 0.0
 
     def _with_free(self, x: np.ndarray) -> np.ndarray:
@@ -223,7 +223,7 @@ class SparseSolver:
         x[self._is_free] = 0
         known = rows @ x
         z = system.solve(known)
-        x[self._is_free] = -(system.C.T @ z)
+        x[self._is_free] = -(system.CT @ z)
         return x
 
     @cached_property
@@ -320,9 +320,9 @@ class _System:
     """Equations ``(I + C C') z = r``."""
 
     def __init__(self, C: Any, precondition: Preconditioner | None) -> None:
-        self.C = C
+        self.C, self.CT = C, C.T.tocsr()
         self._precondition = precondition
-        self._order, self.factor = _factored(C)
+        self._order, self.factor = _factored(C, self.CT)
 
     def solve(self, r: np.ndarray, tolerance: float = 1e-10, most: int = 5000) -> np.ndarray:
         """The solution for each column of `r`."""
@@ -345,7 +345,7 @@ class _System:
     def _iterate_column(
         self, r: np.ndarray, tolerance: float, most: int, progress: Progress
     ) -> tuple[np.ndarray, int, float]:
-        C, CT = self.C, self.C.T.tocsr()
+        C, CT = self.C, self.CT
         weight = 1 / (1 + (C * C).sum(axis=1))
         precondition = self._precondition or (lambda r: weight * r)
         z, size = np.zeros(r.size), float(np.linalg.norm(r))
@@ -375,7 +375,7 @@ class _System:
         )
 
 
-def _factored(C: Any) -> tuple[np.ndarray, Any]:
+def _factored(C: Any, CT: Any) -> tuple[np.ndarray, Any]:
     """The order of elimination and the factor of ``I + C C'``; None if it would not fit."""
     n = C.shape[0]
     order = np.arange(n)
@@ -384,11 +384,15 @@ def _factored(C: Any) -> tuple[np.ndarray, Any]:
     entries = _memory.limit() // MATRIX_BYTES
     if min(n * n, int((np.bincount(C.indices).astype(np.int64) ** 2).sum())) > entries:
         return order, None
-    M = (C @ C.T).tocsr() + sparse.eye_array(n, format="csr")
+    M = C @ CT
     # Series that overlap few other series are eliminated first.
     order = np.argsort(np.diff(M.indptr), kind="stable")
-    M = sparse.csc_array(M[order][:, order])
-    M.indices, M.indptr = M.indices.astype(np.int32), M.indptr.astype(np.int32)
+    M, rank = M[order], np.argsort(order)
+    # The matrix is symmetric, so its rows are its columns.
+    rows = (M.data, rank[M.indices].astype(np.int32), M.indptr.astype(np.int32))
+    M = sparse.csc_matrix(rows, shape=(n, n))
+    M.sort_indices()
+    M.setdiag(M.diagonal() + 1)
     count = np.zeros(n, np.int64)
     fits = kernels.factor_counts(
         M.indptr.view(np.uint32), M.indices.view(np.uint32), np.empty(n, np.uint32),
@@ -397,7 +401,7 @@ def _factored(C: Any) -> tuple[np.ndarray, Any]:
     if not fits or float((count.astype(float) ** 2).sum()) > MOST_OPERATIONS:
         return order, None
     return order, splu(
-        sparse.csc_matrix(M), permc_spec="NATURAL", diag_pivot_thresh=0.0,
+        M, permc_spec="NATURAL", diag_pivot_thresh=0.0,
         options={"SymmetricMode": True},
     )  # fmt: skip
 
