@@ -73,6 +73,14 @@ def scan_parents(parent, is_internal):
 
 
 @kernel
+def count_children(parent, count):
+    """count_p += 1."""
+    for p in parent:
+        if p >= 0:
+            count[p] += 1
+
+
+@kernel
 def count_buckets(parent, is_internal, shift, place):
     """place[k, p >> shift] += 1 for the leaves (k = 0) and internal nodes (k = 1) below each p."""
     n = np.uint64(parent.size)

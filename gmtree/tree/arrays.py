@@ -202,7 +202,7 @@ class TreeArrays:
 
         def compute() -> np.ndarray:
             counts = np.zeros(self.n, dtype=self._parent.dtype)
-            kernels.scan_parents(self._parent, counts)
+            kernels.count_children(self._parent, counts)
             return counts
 
         return self._derive("child_count", compute)

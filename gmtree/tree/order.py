@@ -17,6 +17,15 @@ _CYCLE_SHOWN = 8
 # If a node has more internal children than this, they need consecutive positions, so that sweeps
 # can sum them with error compensation.
 _LARGE_FAMILY = 1024
+# Children are first put into 2**8 buckets or more, by the leading bits of their parent's number.
+_BUCKET_BITS = 8
+
+
+class Lists(NamedTuple):
+    """Children by parent: those of node i are ``child[end[i - 1]:end[i]]``."""
+
+    end: np.ndarray
+    child: np.ndarray
 
 
 class Positions(NamedTuple):
@@ -61,46 +70,67 @@ def positions(
         return Positions(None, parent, level_start, True, True)
 
     n, dtype = parent.size, parent.dtype
-    child_count = np.zeros(n, dtype)
-    roots, root, other, parents_first = kernels.scan_parents(_sweep.readonly(parent), child_count)
+    is_internal = np.zeros(n, np.uint8)
+    roots, root, other, parents_first = kernels.scan_parents(_sweep.readonly(parent), is_internal)
     if roots != 1:
         check.fail(argument, _describe_roots(parent, roots, root, other, labels))
-    inner_count = np.zeros(n, dtype)
-    n_internal = kernels.count_internal_children(parent, child_count, inner_count)
+    above, n_internal = unsigned(parent), int(np.count_nonzero(is_internal))
     height = np.zeros(n, dtype)
-    child = np.empty(n_internal, dtype)
     if parents_first:
-        kernels.heights_parents_first(parent, child_count, height)
-        end = inner_count.copy()
+        kernels.heights_parents_first(parent, is_internal, height)
     else:
-        pending = inner_count.copy()
-        arrays = (unsigned(a) for a in (parent, child_count, pending, child, height))
-        reached = kernels.heights_any_order(*arrays)
+        leaves, inner = _grouped_by_parent(above, is_internal)
+        pending = np.diff(inner.end, prepend=above.dtype.type(0))
+        queue = np.empty(n_internal, above.dtype)
+        reached = kernels.heights_any_order(above, is_internal, pending, queue, unsigned(height))
         if reached < n_internal:
             first = int(np.flatnonzero(pending)[0])
             check.fail(argument, f"must have no cycle; {_describe_cycle(parent, first, labels)}.")
-        end = pending
-        end[:] = inner_count
-    sizes = np.zeros(int(height[root]), dtype)
-    kernels.count_heights(child_count, height, sizes)
-    level_start = np.zeros(sizes.size + 1, dtype)
-    np.cumsum(sizes[::-1], out=level_start[1:])
+    sizes = np.zeros(int(height[root]) + 1, dtype)
+    kernels.count_heights(height, sizes)
+    sizes[1] = sizes[0]  # leaves have height 1
+    level_start = np.zeros(sizes.size, dtype)
+    np.cumsum(sizes[:0:-1], out=level_start[1:])
 
     order, position_parent = np.empty(n, dtype), np.full(n, -1, dtype)
     result = unsigned(order), unsigned(position_parent)
-    above, count, inner, ends = map(unsigned, (parent, child_count, inner_count, end))
-    by_height |= not parents_first
-    if not by_height:
-        siblings_are_together = kernels.order_by_number(above, count, ends, *result)
-        by_height = not siblings_are_together and inner_count.max() > _LARGE_FAMILY
-        ends[:] = inner
-    if by_height:
-        kernels.group_internal(above, count, ends, unsigned(child))
+    if parents_first:
+        work = np.zeros((2, n), above.dtype)
+        if not by_height:
+            by_height = kernels.order_by_number(above, is_internal, *work, *result) > _LARGE_FAMILY
+        if by_height:
+            inner = Lists(np.zeros(n, above.dtype), np.empty(n_internal, above.dtype))
+            kernels.group_internal(above, is_internal, *inner)
+    if by_height or not parents_first:
         cursor = unsigned(level_start[-2::-1].copy())
-        lists = (unsigned(height), inner, ends, unsigned(child), cursor)
-        kernels.order_internal(root, *lists, n_internal, *result)
-    kernels.order_leaves(above, count, inner, n_internal, ends, *result)
-    return Positions(order, position_parent, level_start, parents_first, by_height)
+        kernels.order_internal(root, unsigned(height), *inner, cursor, n_internal, *result)
+    if parents_first:
+        work[0] = 0
+        kernels.order_leaves_by_number(above, is_internal, n_internal, work[0], *result)
+    else:
+        kernels.order_leaves(*leaves, n_internal, *result)
+    return Positions(
+        order, position_parent, level_start, parents_first, by_height or not parents_first
+    )
+
+
+def _grouped_by_parent(parent: np.ndarray, is_internal: np.ndarray) -> tuple[Lists, Lists]:
+    """Leaves and internal nodes, grouped by parent; their numbers may be random."""
+    n = parent.size
+    shift = np.uint64(max(0, n.bit_length() - _BUCKET_BITS))
+    place = np.zeros((2, (n >> int(shift)) + 1), np.int64)
+    kernels.count_buckets(parent, is_internal, shift, place)
+    n_leaves = int(place[0].sum())
+    place[:] = (np.cumsum(place) - place.ravel()).reshape(place.shape)
+    pair = np.empty((n - 1, 2), parent.dtype)
+    kernels.fill_buckets(parent, is_internal, shift, place, pair)
+
+    def group(pairs: np.ndarray) -> Lists:
+        found = Lists(np.zeros(n, parent.dtype), np.empty(len(pairs), parent.dtype))
+        kernels.group_pairs(pairs, *found)
+        return found
+
+    return group(pair[:n_leaves]), group(pair[n_leaves:])
 
 
 def _levels_if_canonical(parent: np.ndarray) -> np.ndarray | None:
