@@ -45,7 +45,8 @@ def begin(out: Location, folders: list[str]) -> None:
     """Make an empty folder for the results, without the files of an unfinished run."""
     refuse_used(out)
     out.mkdir(parents=True, exist_ok=True)
-    for item in out.iterdir():
+    # In an object store, a folder without files does not exist.
+    for item in out.iterdir() if out.is_dir() else ():
         if item.is_dir():
             remove_folder(item)
     (out / UNFINISHED).touch()

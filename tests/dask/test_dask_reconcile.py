@@ -294,8 +294,13 @@ def test_a_damaged_file_is_an_error(tmp_path):
         reconcile(str(file), tmp_path)
 
 
-def test_files_of_another_file_system(tmp_path):
+@pytest.mark.parametrize("has_folders", [True, False])
+def test_files_of_another_file_system(has_folders, tmp_path, monkeypatch):
     upath = pytest.importorskip("upath")
+    memory = pytest.importorskip("fsspec.implementations.memory").MemoryFileSystem
+    if not has_folders:  # like an object store, in which only files exist
+        for name in ("mkdir", "makedirs"):
+            monkeypatch.setattr(memory, name, lambda *_, **__: None)
     bucket = upath.UPath(f"memory://{tmp_path.name}")
     (bucket / "leaves").mkdir(parents=True)
     for k, rows in enumerate((slice(0, 2), slice(2, None))):
