@@ -1,15 +1,15 @@
-"""The guide, to be read before the reference. All of its examples are tested.
+"""The guide to gmtree, to read before the reference. All examples are tested.
 
     start           from values that do not add up to values that do
     dataframes      pandas, polars and pyarrow
-    variances       which measurements to trust, and by how much
+    variances       how to state the accuracy of measurements
     privacy         the guarantee, its assumptions, choosing epsilon and K, reading a ledger
-    opendp          noisy counts of other programs
-    forecasting     coherent forecasts, coming from hierarchicalforecast
-    trees           files, objects and numbering
-    diagnostics     contradictions between measurements
-    scale           threads, memory, more than one machine
-    layers          gradients
+    opendp          noisy counts from other programs
+    forecasting     coherent forecasts, and how to switch from hierarchicalforecast
+    trees           trees from files and objects, and the numbering of nodes
+    diagnostics     how to find wrong measurements and wrong variances
+    scale           threads, memory, and several machines
+    layers          layers for torch and jax
     theory          the mathematics, with proofs
     faq             questions and answers
 
@@ -31,7 +31,7 @@ from gmtree.guide import (
     variances,
 )
 
-# Pages in the order in which to read them.
+# Pages in the order in which they should be read.
 PAGES = (
     "start", "dataframes", "variances", "privacy", "opendp", "forecasting", "trees", "diagnostics",
     "scale", "layers", "theory", "faq",

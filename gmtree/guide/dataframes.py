@@ -1,14 +1,14 @@
-"""DataFrames: pandas, polars and pyarrow in, the same library out.
+"""DataFrames: gmtree accepts pandas, polars and pyarrow, and returns results in the same library.
 
-Labels decide which row belongs to which node; the order of rows never matters. Columns of levels
-are named from coarse to fine. In the row of a coarser node the finer columns are missing (None,
-NaN).
+Rows are matched with nodes by their labels, so the order of rows never matters. You name the
+columns of labels, one per level, from coarse to fine. In the row of a coarser node, the labels of
+finer levels are missing (None, NaN).
 
 All levels of complete data
 ---------------------------
 
-`gmtree.rollup_frame` sums records at every level. It adds up rows with the same labels and names
-missing labels, so that no row is lost:
+`gmtree.rollup_frame` sums records at every level. It adds up rows with equal labels, and replaces
+missing labels by "(missing)", so that no row is lost:
 
 >>> import pandas as pd, gmtree as gm
 >>> sold = pd.DataFrame({
@@ -23,8 +23,9 @@ missing labels, so that no row is lost:
 Values that do not add up
 -------------------------
 
-`gmtree.reconcile_frame` changes values as little as possible so that they do. ``by=`` treats each
-date or product by itself, and ``variance=`` names a column or gives a number per level:
+`gmtree.reconcile_frame` changes values as little as possible to make them add up. With ``by=`` each
+group, such as a date or a product, is reconciled separately. ``variance=`` is the name of a column,
+or a dict with a number per level:
 
 >>> sales = pd.DataFrame({
 ...     "shop": ["a", "b", None] * 2,
@@ -36,15 +37,15 @@ date or product by itself, and ``variance=`` names a column or gives a number pe
 >>> gm.reconcile_frame(sales, ["shop"], "sales", by="month", variance={"total": 0}).sales.tolist()
 [6.5, 4.5, 11.0, 4.0, 4.0, 8.0]
 
-Nodes without a row are added if their values follow from the other values. With
-``return_info=True`` you also get the largest changes. A `gmtree.DataWarning` asks about rows that
-look wrong, such as "NA" read as a missing label.
+If a node has no row, but its value follows from the other values, a row is added. With
+``return_info=True`` you also get the largest changes. A `gmtree.DataWarning` points out rows that
+look wrong, for example if the label "NA" was read as a missing label.
 
 Results of array functions
 --------------------------
 
-`gmtree.Tree.align` brings measurements in DataFrames to the nodes of a tree, and
-`gmtree.Tree.to_frame` returns one row per node:
+Array functions take and return one value per node. `gmtree.Tree.align` makes such arrays from
+DataFrames, and `gmtree.Tree.to_frame` returns a DataFrame with one row per node:
 
 >>> tree = gm.Tree.from_levels(["NY", "NY", "VT"], ["Albany", "Kings", "Orange"],
 ...                            levels=["state", "county"])
@@ -57,8 +58,9 @@ Private counts
 --------------
 
 `gmtree.release_frame` counts the rows of a DataFrame, or takes a column of counts, and publishes
-them privately. Leaves must come from a public list, as `gmtree.guide.privacy` explains. With
-``person=`` it enforces how many records of one person count.
+the counts with differential privacy. The leaves must come from a public list, as
+`gmtree.guide.privacy` explains. With ``person=``, records of a person beyond the stated bounds are
+dropped.
 
 >>> people = pd.DataFrame({"state": ["NY", "VT"], "county": ["Kings", "Orange"]})
 >>> r = gm.release_frame(people, ["state", "county"], tree=tree, epsilon=1)

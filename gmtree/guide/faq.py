@@ -1,22 +1,24 @@
-"""Questions that are asked often.
+"""Frequently asked questions.
 
 My values are NaN, or I get an error about an undetermined node
 ---------------------------------------------------------------
 
-A node whose value does not follow from any measurement is refused by `gmtree.reconcile_frame`.
-`gmtree.Consistency` splits the rest evenly and reports an infinite variance.
+The measurements do not determine the values of some nodes. `gmtree.reconcile_frame` then raises an
+error. `gmtree.Consistency` divides the undetermined amount evenly among these nodes, and reports an
+infinite variance for them.
 
 Why do some values become negative?
 -----------------------------------
 
-The closest consistent values may be negative. ``nonnegative=True`` finds exactly the closest
-consistent values that are not. This is better than cutting off at zero, which breaks the sums.
+The closest consistent values may be negative. With ``nonnegative=True`` you get the closest
+consistent values without negative leaves, exactly. Replacing negative values by zero would break
+the sums.
 
 Why does the total change if I ask for non-negative values?
 -----------------------------------------------------------
 
-Leaves that would be below zero are raised, and the remaining change is shared by all nodes. Give
-the total the variance 0 to keep it:
+Leaves below zero are raised to zero, and the other nodes change to fit, including the total. If the
+total must not change, give it the variance 0:
 
 >>> import gmtree as gm
 >>> tree = gm.shapes.star(4)
@@ -28,8 +30,8 @@ the total the variance 0 to keep it:
 How do I keep values within other bounds?
 -----------------------------------------
 
-``lower=`` and ``upper=`` bound any nodes: one number for all leaves, one per leaf, or numbers
-by node or by label. The optimum is exact.
+Use ``lower=`` and ``upper=``. A bound is one number for all leaves, an array with one number per
+leaf, or a dict by node or by label for any nodes. The optimum is exact.
 
 >>> gm.Consistency(tree).project([6.0, 5.0, 4.0, -3.0], lower=0, upper=3.5).round(2).tolist()
 [6.75, 3.5, 3.25, 0.0]
@@ -37,40 +39,43 @@ by node or by label. The optimum is exact.
 Are rounded values still consistent?
 ------------------------------------
 
-Yes. ``integer=True`` gives each node the floor or the ceiling of its optimum, and all sums are
-exact.
+With ``integer=True`` they are. Each node gets the floor or the ceiling of its optimum, such that
+all sums are exact.
 
 Can I set a seed for a release?
 -------------------------------
 
-No: anybody who knows the seed can remove the noise. For experiments use `gmtree.privacy.testing`,
-whose results are clearly marked as not private.
+No, since anybody who knows the seed can remove the noise. For experiments use
+`gmtree.privacy.testing`, whose results are clearly marked as not private.
 
 May I publish a second release with fresh noise?
 ------------------------------------------------
 
-It costs budget again. The losses add up; an `gmtree.privacy.Account` keeps the sum.
+Yes, but it uses up privacy budget again. The privacy losses add up, and a `gmtree.privacy.Account`
+keeps track of the sum.
 
 The first call is slow
 ----------------------
 
-The first call compiles. ``gmtree warm`` does this ahead of time; see `gmtree.guide.scale`.
+The first call compiles machine code. The command ``gmtree warm`` does this ahead of time, as
+`gmtree.guide.scale` explains.
 
 Which levels does a depth of 3 mean?
 ------------------------------------
 
-Depths and heights count nodes: the root has depth 1.
+Depths and heights count nodes, so the root has depth 1, and depth 3 is the third level from the
+top.
 
 How do I cite gmtree?
 ---------------------
 
-Please cite Cai, Liu, Li and Zhang (2023), whose algorithm it implements; the README has the
+Please cite Cai, Liu, Li and Zhang (2023), whose algorithm gmtree implements. The README has the
 BibTeX entry.
 
 How accurate are the results?
 -----------------------------
 
-They agree with dense linear algebra to rounding, here to 12 digits:
+They agree with dense linear algebra up to rounding errors, here to 12 digits:
 
 >>> import numpy as np
 >>> rng = np.random.default_rng(0)

@@ -1,14 +1,14 @@
-"""Start here: from values that do not add up to values that do, in three calls.
+"""Start here: how to make values add up, in three calls.
 
-You have numbers at several levels of a hierarchy, such as a country, its states and their
-counties. The numbers carry errors, so the states do not add up to the country. gmtree finds the
-closest numbers that do add up, and their standard errors.
+You have numbers at several levels of a hierarchy, such as a country, its states and their counties.
+Because the numbers have errors, the states do not add up to the country. gmtree finds the closest
+numbers that do add up, and their standard errors.
 
 From a DataFrame
 ----------------
 
-Each row is a place, known by its labels. The row of a state has no county, and the row of the
-country has neither.
+Each row is a place, identified by its labels. The row of a state has no county, and the row of the
+country has no labels.
 
 >>> import pandas as pd, gmtree as gm
 >>> frame = pd.DataFrame({
@@ -36,14 +36,14 @@ array([11.25,  6.5 ,  4.75,  4.25,  2.25])
 >>> np.sqrt(post.node_variance()).round(3)
 array([0.791, 0.707, 0.791, 0.791, 0.791])
 
-The second result is the standard error of each consistent value if each measurement had the
+The second result is the standard error of each consistent value, if each measurement has the
 standard error 1. `gmtree.guide.variances` explains how to state other errors.
 
 Private counts
 --------------
 
-True counts of the leaves become noisy, consistent counts with a differential privacy guarantee.
-The noise differs in each run; the errors are known in advance:
+`gmtree.release` turns true counts of the leaves into noisy, consistent counts with a differential
+privacy guarantee. The noise differs in each run, but its standard errors are known in advance:
 
 >>> gm.plan(tree, epsilon=1).std_error.round(2)
 array([3.34, 3.17, 3.34])
@@ -53,7 +53,7 @@ array([3.34, 3.17, 3.34])
 Forecasts
 ---------
 
-Forecasts of each series become coherent forecasts: each total is the sum of its parts.
+Reconciliation makes base forecasts coherent, so that each total is the sum of its parts:
 
 >>> base = pd.DataFrame({"unique_id": ["all", "a", "b"], "ds": 1, "ets": [10.0, 3.0, 4.0]})
 >>> found = gm.forecast.reconcile(base, {"a": "all", "b": "all"}, method="ols")
@@ -65,8 +65,8 @@ Forecasts of each series become coherent forecasts: each total is the sum of its
 Recursions over trees
 ---------------------
 
-The Generation Matrix of a tree turns recursions into matrix products. This one counts the nodes
-below and including each node, in one sweep:
+The Generation Matrix of a tree turns recursions into matrix products. This product counts the nodes
+in the subtree of each node, in one sweep:
 
 >>> G = gm.GenerationMatrix(tree)
 >>> G.T.solve(np.ones(tree.n)).astype(int).tolist()

@@ -3,18 +3,18 @@ r"""Theory: why two sweeps give the optimum, its errors, and the optimum within 
 The problem
 -----------
 
-Node i of a tree has a measurement $v_i$ with variance $s_i$. Wanted are values x in which each
-parent is the sum of its children, and which minimise
+Node i of a tree has a measurement $v_i$ with variance $s_i$. We look for the values x that minimise
 
-$$ \sum_i \frac{(x_i - v_i)^2}{s_i} . $$
+$$ \sum_i \frac{(x_i - v_i)^2}{s_i} $$
 
-For independent errors this is the best linear unbiased estimate.
+among all values in which each parent is the sum of its children. For independent errors this is the
+best linear unbiased estimate.
 
 Two sweeps
 ----------
 
-*Claim.* If everything below node i is chosen optimally for a given $x_i$, the part of the sum
-that belongs to i and the nodes below it equals $(x_i - z_i)^2 / q_i$ plus a constant.
+*Claim.* If all values below node i are optimal for a given $x_i$, the terms of node i and of the
+nodes below it add up to $(x_i - z_i)^2 / q_i$ plus a constant.
 
 *Proof*, from the leaves up. At a leaf $z_i = v_i$ and $q_i = s_i$. At an inner node let $t = \sum
 q_c$ and $b = \sum z_c$ over its children c. To minimise $\sum (x_c - z_c)^2 / q_c$ for given
@@ -42,10 +42,10 @@ True
 Generation Matrix
 -----------------
 
-Let M be the constraint matrix, so that $M^T x = 0$. Then $M^T \mathrm{diag}(s) M = G^T G$, where
-G is the Generation Matrix of the inner nodes with node weights $\sqrt{s_i + t_i}$ and edge
-weights $s_i / \sqrt{s_i + t_i}$. The upward sweep is a solve with $G^T$, the downward one a solve
-with G. This factorisation is the result of the paper.
+Let M be the constraint matrix, so that $M^T x = 0$. Then $M^T \mathrm{diag}(s) M = G^T G$, where G
+is the Generation Matrix of the inner nodes with node weights $\sqrt{s_i + t_i}$ and edge weights
+$s_i / \sqrt{s_i + t_i}$. The upward sweep is a solve with $G^T$, and the downward sweep is a solve
+with G. This factorisation is the main result of the paper.
 
 Errors
 ------
@@ -66,30 +66,31 @@ positively correlated.*
 The optimum with leaves that must not be negative
 -------------------------------------------------
 
-*Algorithm.* Solve without bounds. Hold every leaf that came out negative at zero (measured as 0
-with variance 0). Solve again, and repeat until all leaves are non-negative. Held leaves are never
-released.
+*Algorithm.* Solve without bounds. Hold every leaf with a negative value at zero, as if it were
+measured as 0 with variance 0. Solve again, and repeat until all leaves are non-negative. Held
+leaves are never released.
 
 *Theorem.* The result is the optimum among all consistent values with non-negative leaves.
 
-*Proof.* In terms of the leaves alone the objective is a quadratic function with a positive
-definite matrix Q. For any set F of free leaves, the other leaves being held at zero, the inverse
-C of the block $Q_{FF}$ is the covariance matrix of the free leaves. By the second fact, which
-also holds with exact measurements, its off-diagonal entries are not positive.
+*Proof.* As a function of the leaves, the objective is quadratic with a positive definite matrix Q.
+Let F be a set of free leaves, while all other leaves are held at zero. The inverse C of the block
+$Q_{FF}$ is the covariance matrix of the free leaves. By the second fact, which also holds with
+exact measurements, its off-diagonal entries are not positive.
 
-Let y be the optimum, and suppose that all held leaves are zero in y; at first there are none. Let
-x be the solution without bounds on the free leaves. The gradient vanishes at x, and at y it
-equals some $\lambda \ge 0$ with $\lambda_i y_i = 0$. Subtracting the two systems gives
+Let y be the optimum, and suppose that all held leaves are zero in y. This is true at the beginning,
+when no leaf is held. Let x be the solution without bounds on the free leaves. The gradient vanishes
+at x, and at y it equals some $\lambda \ge 0$ with $\lambda_i y_i = 0$. Subtracting the two systems
+gives
 
 $$ y_F - x_F = C \lambda . $$
 
-Suppose $x_j < 0$ but $y_j > 0$ for a free leaf j. Then $\lambda_j = 0$, so $y_j = x_j + \sum_{i
-\ne j} C_{ji} \lambda_i \le x_j < 0$, a contradiction. So $y_j = 0$: every leaf that the algorithm
-holds is zero in the optimum. Each round holds at least one more leaf, so it ends, and it ends
-with an x that is feasible. Since y is feasible for the problem that x solves without bounds, x is
-at least as good as y, and therefore equal to it. ∎
+Suppose $x_j < 0$ but $y_j > 0$ for a free leaf j. Then $\lambda_j = 0$, so $y_j = x_j + \sum_{i \ne
+j} C_{ji} \lambda_i \le x_j < 0$, a contradiction. So $y_j = 0$: every leaf that the algorithm holds
+is zero in the optimum. Each round holds at least one more leaf, so the algorithm ends, and its last
+x is feasible. Since y is feasible for the problem that x solves without bounds, x is at least as
+good as y, and therefore equal to y. ∎
 
-On data, a handful of rounds suffice:
+In practice a few rounds suffice:
 
 >>> rng = np.random.default_rng(0)
 >>> tree = gm.shapes.complete(10, 5)
@@ -103,14 +104,15 @@ Bounds on both sides, at any node
 
 With upper bounds, or bounds at inner nodes, a held leaf may have to be released again. Instead,
 each subtree reports to its parent how it would respond to a price $\mu$ per unit: $x_p(\mu)$, a
-polyline that never decreases. For a leaf it is $v + s \mu$, cut off at the bounds. The responses
-of siblings at one price are added up, the node's own measurement shears the sum, and its bounds
-cut it off. At the root the price is 0; on the way down each node reads the price of its children
-from its value. As the objective is convex, such prices exist and prove that the result is the
-optimum. Subtrees without bounds respond along a line, so only the bounds cost more than two
-sweeps. On large trees a guess is usually faster: Newton's method solves for the prices with the
-straight pieces at the current prices. If prices and pieces agree, they are the same proof. Only if
-they do not settle within a few rounds are the polylines merged.
+polyline that never decreases. For a leaf it is $v + s \mu$, clipped to the bounds. At an inner node
+the responses of the children to a price are added up; then the node's own measurement shears the
+sum, and its bounds clip it. At the root the price is 0. On the way down, each node derives the
+price of its children from its own value. Because the objective is convex, such prices exist, and
+they prove that the result is the optimum. Subtrees without bounds have linear responses, so only
+nodes with bounds take more time than in two sweeps. On large trees a guess is usually faster:
+Newton's method solves for the prices with the straight pieces at the current prices. If prices and
+pieces agree, they are the same proof. Only if they do not settle within a few rounds are the
+polylines merged.
 
 >>> x, info = gm.Consistency(tree).project(noisy, lower=0, upper=6, return_info=True)
 >>> leaves = x[tree.leaves]
@@ -120,12 +122,13 @@ they do not settle within a few rounds are the polylines merged.
 Whole numbers
 -------------
 
-Round the root. If a node has the whole value k, give each child the floor of its optimum, and one
-unit more to the children with the largest fractions until their sum is k. There are always enough
-children, since k is at most the sum of the ceilings. So every node gets the floor or the ceiling
-of its optimum, and no value moves by 1 or more:
+Round the root. If a node has the integer value k, give each child the floor of its optimum, and one
+more unit to the children with the largest fractional parts, until their sum is k. There are always
+enough children, since k is at most the sum of the ceilings. So every node gets the floor or the
+ceiling of its optimum, and no value changes by 1 or more:
 
+>>> x = gm.Consistency(tree).project(noisy, nonnegative=True)
 >>> whole = gm.Consistency(tree).project(noisy, nonnegative=True, integer=True)
 >>> bool(np.abs(whole - x).max() < 1)
-False
+True
 """

@@ -1,4 +1,4 @@
-"""Trees: from files, columns and objects of other libraries, and how nodes are numbered.
+"""Trees: how to make them from files, columns and objects, and how nodes are numbered.
 
 Constructors
 ------------
@@ -26,33 +26,33 @@ Constructors
 │   └── lion
 └── dog
 
-``to_newick``, ``to_networkx``, ``to_frame`` and ``canonical`` lead back.
+``to_newick``, ``to_networkx`` and ``to_frame`` convert a tree to other formats.
 
 Numbering
 ---------
 
-Nodes keep your numbers. Every vector that you pass or get is in this numbering; vectors by leaf
-follow ``tree.leaves``, ascending. Inside, nodes are in *canonical order*: by descending height,
-children of one parent together. If your numbering is canonical already, a sweep needs no
-indirection and costs about a tenth of the time in random numbering, so it pays to renumber
-once for many sweeps:
+Nodes keep your numbers, and every array with one entry per node is in this numbering. Arrays with
+one entry per leaf are in the order of ``tree.leaves``, by ascending number. Internally, nodes are
+in *canonical order*: by descending height, with the children of each parent together. If your
+numbering is canonical, a sweep takes about a tenth of its time in a random numbering. So before
+many sweeps it pays to renumber the tree once:
 
 >>> canonical = tree.canonical()
 >>> canonical.parent.tolist(), tree.order.tolist()
 ([-1, 0, 0, 1, 1], [0, 1, 4, 2, 3])
 
-A vector ``v`` of the first tree is ``v[tree.order]`` in the second.
+An array ``v`` for the first tree becomes ``v[tree.order]`` for the second one.
 
 Heights and depths
 ------------------
 
-Both count nodes: a leaf has height 1 and the root has depth 1. So ``tree.height`` is the number
-of levels, and a tree of one node has height 1.
+Heights and depths count nodes: a leaf has height 1, and the root has depth 1. So ``tree.height`` is
+the number of levels, and a tree of one node has height 1.
 
 >>> tree.height, tree.n_levels, tree.depth.tolist()
 (3, 3, [1, 2, 3, 3, 2])
 
-A tree never changes and may be shared between threads. It keeps at most 16 bytes per node:
+A tree never changes, and threads may share it. It takes at most 16 bytes per node:
 
 >>> 16 * 10**7 / 2**20  # megabytes for ten million nodes, at most
 152.587890625

@@ -1,14 +1,14 @@
-"""Variances: how to say which measurements to trust, and by how much.
+"""Variances: how to state which measurements to trust, and how much.
 
-The variance of a measurement is the square of its standard error. Only ratios of variances change
-the consistent values: a node with four times the variance gets a quarter of the weight. Standard
-errors of the results need the variances themselves.
+The variance of a measurement is the square of its standard error. The consistent values depend only
+on the ratios of variances: a measurement with four times the variance gets a quarter of the weight.
+The standard errors of the results depend on the variances themselves.
 
 Four forms
 ----------
 
-A single number stands for all nodes, an array of the length of the tree for each node, and an
-array with one entry per level for each level, the root's first:
+Variances are a single number for all nodes, an array with one entry per node, an array with one
+entry per level from the root down, or a dict. Here is one variance per level:
 
 >>> import numpy as np, gmtree as gm
 >>> tree = gm.Tree.from_parents([-1, 0, 0, 1, 1])
@@ -16,32 +16,34 @@ array with one entry per level for each level, the root's first:
 >>> gm.reconcile(tree, noisy, variance=[1.0, 1.0, 4.0]).round(2).tolist()
 [11.31, 6.62, 4.69, 4.31, 2.31]
 
-On a chain a node is a level, and ``{"node": ...}`` or ``{"level": ...}`` says which is meant. A
-tree made from columns of levels also takes names: ``{"state": 4.0}``.
+The dict ``{"node": ...}`` or ``{"level": ...}`` resolves the ambiguity if a tree has as many nodes
+as levels. For a tree made from columns, the dict can also have names of levels as keys, as in
+``{"state": 4.0}``.
 
 Known exactly, and not measured
 -------------------------------
 
-A variance of 0 keeps a value as it is. An infinite variance marks a node that was not measured:
-its value follows from the other values, and its entry in `noisy` is ignored.
+A value with variance 0 does not change. An infinite variance marks a node that was not measured.
+The entry of such a node in `noisy` is ignored, and its value follows from the other values.
 
 >>> gm.reconcile(tree, noisy, variance=[0, 1, 1, np.inf, 1]).round(2).tolist()
 [11.0, 6.5, 4.5, 4.5, 2.0]
 
-Two values that are known exactly and contradict each other raise an error that names the node.
+If values that are known exactly contradict each other, an error names the node.
 
 Where variances come from
 -------------------------
 
-- *Survey estimates* come with standard errors: pass their squares.
+- *Survey estimates* have published standard errors. Pass their squares.
 - *Sums of independent errors* have variances proportional to the number of leaves below.
-- *Counts* without further knowledge are often given their own size as variance, as for a Poisson
-  distribution. Use the noisy count, and at least 1.
-- *Noise that you added yourself*, for privacy, has a known variance; `gmtree.release` does all
-  this for you.
+- *Counts* are often assumed to have a Poisson distribution, whose variance is the count itself. Use
+  the measured count, but at least 1.
+- *Noise that you added yourself*, for privacy, has a known variance. `gmtree.release` adds the
+  noise and sets the variances for you.
 - *Forecasts*: `gmtree.guide.forecasting` lists the usual choices.
 
-Three surveys of two towns and of both together, with standard errors 3, 4 and 2:
+Here three surveys have measured two towns, with standard errors 3 and 4, and their total, with
+standard error 2:
 
 >>> towns = gm.Tree.from_levels(["north", "south"])
 >>> post = gm.Consistency(towns, [2.0**2, 3.0**2, 4.0**2])
@@ -50,13 +52,12 @@ Three surveys of two towns and of both together, with standard errors 3, 4 and 2
 >>> np.sqrt(post.node_variance()).round(2).tolist()
 [1.86, 2.49, 2.68]
 
-The total is now known with a standard error of 1.86 instead of 2, and the south with 2.68 instead
-of 4. If you doubt the variances, `gmtree.guide.diagnostics` tests them against the data. Errors
-that are correlated between nodes are not covered, except in forecasts (``mint_shrink``).
+The standard error of the total is now 1.86 instead of 2, and that of the south is 2.68 instead of
+4. If you doubt the variances, `gmtree.guide.diagnostics` tests them against the data. Correlations
+between the errors of nodes cannot be stated, except for forecasts (``mint_shrink``).
 
-Ignoring variances costs accuracy. Here the south, whose variance is 16, has the following
-variance if all three measurements are weighted equally, and if they are weighted by their
-variances:
+Ignoring variances costs accuracy. The first number is the variance of the south if all three
+measurements are weighted equally, and the second one if their variances are used:
 
 >>> S = np.array([[1, 1], [1, 0], [0, 1.0]])
 >>> equal = np.linalg.pinv(S) @ np.diag([4.0, 9, 16]) @ np.linalg.pinv(S).T
