@@ -88,6 +88,11 @@ def run(args: argparse.Namespace) -> int:
             path=args.file,
         )
     say(account)
+    if account.unfinished():
+        say(
+            "  'gmtree release --resume ENTRY --account FILE -o OUT' writes it, without a further "
+            "charge or draw; 'Account.unfinished' is the list in Python."
+        )
     return 0
 
 

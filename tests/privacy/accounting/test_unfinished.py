@@ -373,7 +373,9 @@ def test_a_release_is_resumed(tmp_path, monkeypatch, capsys):
     assert cli.main([*command(folder), "-o", out]) == 2
     assert capsys.readouterr().err.count("without a further charge or draw") == 1
     assert cli.main(["account", file]) == 0
-    assert "entry 1 is charged but not saved" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "entry 1 is charged but not saved" in shown
+    assert "gmtree release --resume ENTRY" in shown
     for options in (["people.csv"], ["--epsilon", "1"], ["--dry-run"], ["--integer"]):
         assert cli.main([*resume, "--confidence", "0.9", *options]) == 2
         assert "--resume goes with --account, -o, --conf" in capsys.readouterr().err
