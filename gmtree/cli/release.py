@@ -17,7 +17,7 @@ from gmtree._progress import Progress
 from gmtree._text import say, short
 from gmtree.cli import files, resume
 from gmtree.cli.rows import level_names
-from gmtree.cli.tables import Tables, add_options, tree_and_counts
+from gmtree.cli.tables import MOST_RECORDS, Tables, add_options, kept_share, tree_and_counts
 
 _DESCRIPTION = """\
 Publish the counts of a table with differential privacy.
@@ -37,7 +37,7 @@ Labels are written as they are: a spreadsheet may run a label that begins with =
 formula.
 
 --dry-run reads the files and prints the tree, the expected errors and the ledger. It draws, spends
-and writes nothing.
+and writes nothing, except that --estimate-kept spends its own budget.
 
 With --account, the noisy counts of a release are stored beside the account until OUT is written. If
 the run is interrupted after the charge, finish it with
@@ -124,6 +124,11 @@ def _add_people(p: argparse.ArgumentParser) -> None:
         "are left out, and stated errors do not include them",
     )  # fmt: skip
     p.add_argument(
+        "--estimate-kept", metavar="B",
+        help="with --person and --dry-run: spend this budget, in epsilon or rho as the release, "
+        f"on a private estimate of the share of records that each K up to {MOST_RECORDS} keeps",
+    )  # fmt: skip
+    p.add_argument(
         "--account", metavar="FILE", type=Path,
         help="charge this privacy account first, and refuse what exceeds it (see gmtree account)",
     )  # fmt: skip
@@ -184,6 +189,7 @@ def _add_output(p: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read, release, write, and print the ledger; return the exit status."""
+    from gmtree.privacy.accounting.ledger_text import query_name
     from gmtree.privacy.publishing.measuring import forget_locals
 
     outer = sys.exc_info()[1]
@@ -209,7 +215,8 @@ def run(args: argparse.Namespace) -> int:
         errors = made.bootstrap(args.bootstrap)
         by_query = errors if isinstance(errors, dict) else {None: errors}
         for query, found in by_query.items():
-            say(f"\n{found.text(query)}", where)
+            title = "" if query is None else f"Query {query_name(query)}. "
+            say(f"\n{title}{found}", where)
     return 0
 
 
@@ -223,7 +230,10 @@ def _foresee(args: argparse.Namespace) -> str:
     if args.account is not None:
         Account(path=args.account).check(tree, divide(tree, budget, workload))
     described = _describe(tree, plan_for(tree, budget, workload), args)
-    return f"{described}\n\nNothing was drawn, spent or written."
+    if args.estimate_kept is None:
+        return f"{described}\n\nNothing was drawn, spent or written."
+    found = kept_share(args)
+    return f"{described}\n\n{found}\n\nNothing else was drawn or spent, and no file was written."
 
 
 def _describe(tree: Any, plan: Any, args: argparse.Namespace) -> str:
@@ -301,6 +311,10 @@ def _check_options(args: argparse.Namespace) -> str:
         raise ValueError("--purpose goes with --account.")
     if args.max_leaves is not None and args.person is None:
         raise ValueError("--max-leaves goes with --person: it can only be enforced.")
+    if args.estimate_kept is not None and (args.person is None or not args.dry_run):
+        raise ValueError("--estimate-kept goes with --person and --dry-run.")
+    if args.estimate_kept is not None and args.file == files.STANDARD:
+        raise ValueError("FILE must not be '-' with --estimate-kept: it is read twice.")
     if args.person is not None and args.count is not None:
         raise ValueError("--person goes without --count: a row must be one record.")
     _bounds(args)

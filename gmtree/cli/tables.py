@@ -14,6 +14,8 @@ import numpy as np
 from gmtree.cli import files
 from gmtree.cli.rows import Leaf, Rows, level_names
 
+# The estimate of the share that K keeps counts at most this many records of a person.
+MOST_RECORDS = 20
 _WHICH_CELLS = (
     "Give the public list of cells with --cells FILE: a table with the columns of --axes. Values "
     "that were taken from the data would publish that someone has them."
@@ -128,11 +130,7 @@ def tree_and_counts(
     """The tree, and the counts or tables of its leaves in their order."""
     from gmtree.tree import Tree
 
-    known = None
-    if args.tree is not None:
-        known = dict.fromkeys(path for path, _ in Rows(args.tree, levels, None))
-        if not known:
-            raise ValueError(f"{files.shown(args.tree)} has no rows.")
+    known = _public_leaves(args, levels)
     read = _Records(args, levels, tables, known)
     found = read.add_up() if args.person is None else read.add_up_people(bounds)
     # Leaves found in the rows are sorted, so that their order does not depend on the row order.
@@ -146,6 +144,31 @@ def tree_and_counts(
         counts[(number[leaf], *cell)] = count
     columns = dict(zip(levels, zip(*paths, strict=True), strict=True))
     return Tree.from_levels(columns, levels=levels), counts
+
+
+def kept_share(args: argparse.Namespace) -> Any:
+    """The private estimate that --estimate-kept asks for, which is charged to --account."""
+    from gmtree.privacy import Account
+    from gmtree.privacy.publishing.kept import estimate
+
+    levels = level_names(args.levels)
+    read = _Records(args, levels, Tables.of(args), _public_leaves(args, levels))
+    measure = "rho" if args.rho is not None or args.delta is not None else "epsilon"
+    account = None
+    if args.account is not None:
+        account = Account(path=args.account, purpose="share of records that K keeps")
+    terms = {measure: args.estimate_kept, "person": args.person}
+    return estimate(read.people(), MOST_RECORDS, terms, account)
+
+
+def _public_leaves(args: argparse.Namespace, levels: list[str]) -> dict[Leaf, None] | None:
+    """The leaves that --tree lists; None without it."""
+    if args.tree is None:
+        return None
+    known = dict.fromkeys(path for path, _ in Rows(args.tree, levels, None))
+    if not known:
+        raise ValueError(f"{files.shown(args.tree)} has no rows.")
+    return known
 
 
 Cell = tuple[int, ...]
@@ -211,6 +234,12 @@ class _Records:
         found = {(leaf_of[i], cell_of[c]): count for (i, c), count in kept.items()}
         # All leaves that occur are public, even if none of their records is counted.
         return {(path, cell_of[0]): 0 for path in leaf_of} | found
+
+    def people(self) -> np.ndarray:
+        """The number of the person of each record that could be counted."""
+        people: dict[str, int] = {}
+        records = self._placed(self._rows.with_people())
+        return np.array([people.setdefault(who, len(people)) for _, who in records], np.int64)
 
     def _placed(self, rows: Any) -> Iterator[tuple[tuple[Leaf, Cell], Any]]:
         """The leaf and the cell of each row, and its count or person; unknown ones are refused."""

@@ -47,11 +47,11 @@ and draws nothing:
 >>> import os, tempfile
 >>> folder = tempfile.TemporaryDirectory()
 >>> account = gm.privacy.Account(epsilon=1, path=os.path.join(folder.name, "budget.json"))
->>> r = gm.release(tree, [304, 2717, 29], epsilon="1/2", account=account)
+>>> drawn = gm.release(tree, [304, 2717, 29], epsilon="1/2", account=account)
 >>> (item,) = account.unfinished()
->>> bool((item.load().values == r.values).all())
+>>> bool((item.load().values == drawn.values).all())
 True
->>> r.save(os.path.join(folder.name, "release.npz"))
+>>> drawn.save(os.path.join(folder.name, "release.npz"))
 >>> account.unfinished()
 []
 >>> folder.cleanup()
@@ -73,8 +73,9 @@ plan needs no data:
 
 Epsilon 1 means that a single record changes the odds of any conclusion by at most the factor
 2.72. If people have several records, choose K so that few of them have more: a larger K adds
-noise for everyone, and a smaller K drops records. ``shares=`` moves budget between levels, and
-`gmtree.privacy.optimal_shares` finds the best division for a stated purpose.
+noise for everyone, and a smaller K drops records. `gmtree.privacy.kept_share` spends a small budget
+on an estimate of the share of records that each K keeps. ``shares=`` moves budget between levels,
+and `gmtree.privacy.optimal_shares` finds the best division for a stated purpose.
 
 With a small probability delta that the bound fails, Gaussian noise is often smaller. State both as
 the target, and the ledger keeps to it exactly:
@@ -82,6 +83,21 @@ the target, and the ledger keeps to it exactly:
 >>> plan = gm.plan(tree, epsilon=1, delta=1e-9, mechanism="discrete_gaussian")
 >>> plan.ledger.measure, bool(plan.ledger.epsilon(1e-9) <= 1)
 ('rho', True)
+
+Tables
+------
+
+With ``axes=``, each node gets a table, and `gmtree.release_frame` counts the records of a DataFrame
+in its cells. The values of the axes are public. Cells that cannot occur can be marked as
+``structural_zeros``: they are published as 0, get no noise and cost nothing.
+
+>>> import pandas as pd
+>>> people = pd.DataFrame({"town": ["A", "B", "B"], "sex": ["f", "f", "m"], "id": [1, 2, 2]})
+>>> towns = pd.DataFrame({"town": ["A", "B", "C"]})
+>>> tables = gm.release_frame(people, ["town"], tree=towns, person="id", rho=1,
+...                           axes={"sex": ["f", "m"]}, queries=[(), ("sex",)])
+>>> tables.values.shape
+(4, 2)
 
 Quantiles
 ---------

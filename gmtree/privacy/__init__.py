@@ -86,6 +86,7 @@ The files of this package, by room:
         publish         the function that makes every release, and the base class of its results
         release         releases of counts
         tables          releases of tables
+        kept            a private estimate of the share of records that a bound per person keeps
         intervals       confidence intervals, from the cumulants of the noise (cumulants)
         bootstrap       errors of non-negative and whole values
         columns         the columns of a release, for DataFrames and files
@@ -168,6 +169,7 @@ from gmtree.privacy.noise.laplace import discrete_laplace
 from gmtree.privacy.planning.plan import LevelError, Plan, plan
 from gmtree.privacy.planning.shares import optimal_shares
 from gmtree.privacy.publishing.bootstrap import BootstrapErrors
+from gmtree.privacy.publishing.kept import KeptShare, kept_share
 from gmtree.privacy.publishing.release import Release, release
 from gmtree.privacy.publishing.tables import TableRelease, release_tables
 
@@ -177,6 +179,7 @@ __all__ = [
     "Allocation",
     "BootstrapErrors",
     "Entry",
+    "KeptShare",
     "Ledger",
     "Level",
     "LevelAccount",
@@ -191,6 +194,7 @@ __all__ = [
     "discrete_laplace",
     "gaussian_epsilon",
     "gaussian_rho",
+    "kept_share",
     "load_ledger",
     "optimal_shares",
     "plan",

@@ -171,5 +171,5 @@ def test_combinations_that_are_not_listed_are_zero(records, noiseless, options, 
 def test_the_bootstrap_is_printed_for_each_query(records, capsys):
     assert release("--bootstrap", "3", "--nonnegative") == 0
     out = capsys.readouterr().out
-    assert "Approximate error of the values of total by level" in out
-    assert "Approximate error of the values of sex x age by level" in out
+    assert "Query total. Approximate error of the values by level" in out
+    assert "Query sex x age. Approximate error of the values by level" in out

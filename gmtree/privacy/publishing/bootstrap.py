@@ -8,7 +8,6 @@ import numpy as np
 
 from gmtree import _validate as check
 from gmtree._text import table
-from gmtree.privacy.accounting.ledger_text import query_name
 from gmtree.privacy.noise.registry import MECHANISMS
 from gmtree.privacy.testing import SeededWords
 
@@ -33,15 +32,10 @@ class BootstrapErrors(NamedTuple):
     level_rmse: np.ndarray
 
     def __str__(self) -> str:
-        return self.text()
-
-    def text(self, query: tuple[str, ...] | None = None) -> str:
-        """The errors by level, under a title that names the query of a table."""
         rows = [("level", "bias", "rmse")]
         levels = zip(self.level_bias, self.level_rmse, strict=True)
         rows += [(str(d), f"{b:.4g}", f"{e:.4g}") for d, (b, e) in enumerate(levels, start=1)]
-        of = "" if query is None else f" of {query_name(query)}"
-        return "\n".join([f"Approximate error of the values{of} by level", *table(rows)])
+        return "\n".join(["Approximate error of the values by level", *table(rows)])
 
 
 def bootstrap(release: Any, runs: int, rng: Any) -> dict[Any, BootstrapErrors]:
