@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 # Columns of reports.
 COLUMNS = ("measured", "reconciled", "residual", "standardized", "leave_one_out",
            "leave_one_out_std_error", "leverage")  # fmt: skip
-# Longest labels that fit into a table on a terminal.
-_LONGEST_LABEL = 28
+# Columns of a terminal, and the longest names of levels in a table.
+_WIDTH, _LONGEST_LEVEL = 80, 28
 
 
 class LevelCheck(NamedTuple):
@@ -287,7 +287,7 @@ class Diagnostics:
         lines = [f"{head}; p = {self.p_value:.3g}." if self.dof else f"{head}."]
         rows = [("level", "measured", "chi2", "dof", "factor")]
         for x in self.by_level:
-            rows.append((x.name[:_LONGEST_LABEL], f"{x.measured:,}", f"{x.chi2:,.6g}",
+            rows.append((x.name[:_LONGEST_LEVEL], f"{x.measured:,}", f"{x.chi2:,.6g}",
                          f"{x.dof:,.6g}", f"{x.factor:.3g}"))  # fmt: skip
         lines += _text.table(rows)
         # One leaf represents all measured leaves of its family.
@@ -305,10 +305,15 @@ class Diagnostics:
         ]
         table = [("node", "measured", "leave one out", "std error", "standardised")]
         for each in worst:
-            name = _short(self._name(each, alike.get(each.node, 1)))
             v, m, error = (f"{x:,.6g}" for x in each[2:5])
+            name = self._name(each, alike.get(each.node, 1))
             table.append((name, v, m, error, f"{each.standardized:+.1f}"))
-        return "\n".join([*lines, *_text.table(table)])
+        room = (
+            _WIDTH
+            - sum(2 + max(map(len, column)) for column in list(zip(*table, strict=True))[1:])
+            - 2
+        )
+        return "\n".join([*lines, *_text.table([(_short(x[0], room), *x[1:]) for x in table])])
 
     def _name(self, suspect: Suspect, alike: int) -> str:
         """Return the path of a node, or of any of several leaves of one family."""
@@ -318,9 +323,14 @@ class Diagnostics:
         return " / ".join(map(str, [*path[:-1], f"any of {alike:,}"] if alike > 1 else path))
 
 
-def _short(text: str) -> str:
+def _short(text: str, room: int) -> str:
     """Return the end of a text, which is the most informative part of a path."""
-    return text if len(text) <= _LONGEST_LABEL else f"...{text[3 - _LONGEST_LABEL :]}"
+    if len(text) <= room:
+        return text
+    end = text[3 - room :]
+    rest = end.partition(" / ")[2]
+    # Two whole labels are enough; otherwise a part of the first one remains.
+    return f"... / {rest}" if " / " in rest else f"...{end}"
 
 
 def diagnose(

@@ -69,7 +69,8 @@ def diagnose(
     -----
     Errors of base forecasts are usually correlated, and they grow with the horizon, whereas
     residuals are those of one step. So standardised residuals put forecasts into an order, but a
-    value of 4 does not prove a mistake.
+    value of 4 does not prove a mistake. The leaves of one family in a tree have the same
+    standardised residual, because the other forecasts only check their sum.
 
     In structures that are not trees, ``standardized`` is NaN for forecasts with variance 0.
 

@@ -46,7 +46,8 @@ def diagnose_frame(
 
     Examples
     --------
-    One shop has reported 57 instead of 75:
+    One shop has reported 57 instead of 75. Its sibling has the same standardised residual, because
+    the other values only check the sum of the two:
 
     >>> import pandas as pd, gmtree as gm
     >>> sold = pd.DataFrame({

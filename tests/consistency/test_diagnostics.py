@@ -185,8 +185,8 @@ def test_text_frame_and_picture():
     assert "county" in text
     frame = d.to_frame()
     assert frame.columns.tolist() == [
-        "node", "parent", "depth", "state", "county", "measured", "reconciled", "residual", "standardized",
-        "leave_one_out", "leave_one_out_std_error", "leverage",
+        "node", "parent", "depth", "state", "county", "measured", "reconciled", "residual",
+        "standardized", "leave_one_out", "leave_one_out_std_error", "leverage",
     ]  # fmt: skip
     np.testing.assert_array_equal(frame.standardized, d.standardized)
     np.testing.assert_allclose(frame.reconciled, gm.reconcile(TREE, NOISY))
@@ -229,3 +229,13 @@ def test_a_large_tree():
     np.testing.assert_allclose(d.residual, v - post.project(v), atol=1e-8 * np.abs(v).max())
     np.testing.assert_allclose(d.leverage, post.node_variance() / problem.s, atol=1e-9)
     assert d.dof == problem.tree.n_internal
+
+
+def test_long_paths_are_shortened_to_whole_labels():
+    long = "Transportation and storage"
+    columns = {"a": [long] * 4 + ["o"], "b": [*"xxyy", "z"], "c": ["left", "right"] * 2 + ["all"]}
+    tree = gm.Tree.from_levels(columns, levels=["a", "b", "c"])
+    rng = np.random.default_rng(0)
+    text = str(gm.Consistency(tree).diagnose(rng.normal(size=tree.n)))
+    assert "... / x / any of 2 " in text
+    assert max(map(len, text.splitlines())) <= 80
