@@ -25,23 +25,47 @@ def dense(tree, v, s):
     return (A @ jnp.linalg.solve(AW @ A, AW @ v.T)).T
 
 
-def test_values_and_gradients_equal_dense_algebra():
-    rng = np.random.default_rng(1)
-    for _ in range(4):
-        tree = gm.shapes.random_recursive(12, rng)
-        v, g = (jnp.array(rng.normal(size=(3, tree.n))) for _ in range(2))
-        s = jnp.array(10 ** rng.uniform(-1, 1, tree.n))
+@jax.jit
+def by_constraints(C, v, s, g):
+    """Values and gradients by dense algebra, compiled once for all trees of one size.
 
-        def found(function, v=v, g=g, s=s):
+    Row i of C is node i minus its children, and zero for leaves.
+    """
+    leaf = jnp.diag((C == 0).all(axis=1).astype(float))
+
+    def function(v, s):
+        return v - (jnp.linalg.solve((C * s) @ C.T + leaf, C @ v.T).T @ C) * s
+
+    x, pull = jax.vjp(function, v, s)
+    return [x, *pull(g)]
+
+
+def test_values_and_jacobians_equal_dense_algebra_on_300_trees():
+    """With unit vectors as gradients of copies of v, rows of the jacobian come back."""
+    rng, n = np.random.default_rng(1), 12
+    for k in range(300):
+        make = (gm.shapes.random_recursive, gm.shapes.star, gm.shapes.caterpillar)[k % 3]
+        tree = make(n, *([rng] if k % 3 == 0 else []))
+        C = np.eye(n) * (tree.child_count > 0)
+        child = np.flatnonzero(tree.parent >= 0)
+        C[tree.parent[child], child] = -1
+        v, s = jnp.tile(jnp.array(rng.normal(size=n)), (n, 1)), 10 ** rng.uniform(-1, 1, n)
+        g = jnp.eye(n) if k % 2 else jnp.array(rng.normal(size=(n, n)))
+
+        def found(v, s, g, by_level, tree=tree):
+            def function(v, s):
+                return gm.jax.reconcile(tree, v, s, dim=1, by_level=by_level)
+
             x, pull = jax.vjp(function, v, s)
             return [x, *pull(g)]
 
-        expected = found(lambda v, s, tree=tree: dense(tree, v, s))
-        sweeps = found(lambda v, s, tree=tree: gm.jax.reconcile(tree, v, s))
-        levels = found(lambda v, s, tree=tree: gm.jax.reconcile(tree, v, s, by_level=True))
-        for a, b, c in zip(expected, sweeps, levels, strict=True):
-            np.testing.assert_allclose(b, a, rtol=0, atol=1e-9 * np.abs(a).max())
-            np.testing.assert_allclose(c, b, rtol=0, atol=1e-12 * max(1, np.abs(a).max()))
+        sweeps = found(v, jnp.array(s), g, by_level=False)
+        for a, b in zip(by_constraints(C, v, s, g), sweeps, strict=True):
+            np.testing.assert_allclose(b, a, rtol=0, atol=1e-9 * max(1, np.abs(a).max()))
+        if k in (0, 1, 2, 3):  # jax compiles the levels of each tree
+            levels = jax.jit(found, static_argnums=3)(v, jnp.array(s), g, True)
+            for a, b in zip(sweeps, levels, strict=True):
+                np.testing.assert_allclose(b, a, rtol=0, atol=1e-12 * max(1, np.abs(a).max()))
 
 
 def test_second_derivatives():
@@ -108,9 +132,30 @@ def test_solves_and_optimum_without_negative_values_equal_those_of_torch_and_num
     assert numeric == pytest.approx(float(gradients[0][1].sum()), rel=1e-5)
 
 
+def test_second_derivatives_without_negative_values():
+    """Those of the projection in which the same leaves are held at zero."""
+    rng = np.random.default_rng(5)
+    v, s = jnp.array(rng.normal(size=(9, 2))), jnp.array(rng.uniform(1, 2, 9))
+
+    def slope(v, s):
+        def loss(v, s):
+            return jnp.sum(jnp.sin(gm.jax.reconcile(TREE, v, s, nonnegative=True)))
+
+        return sum(jnp.sum(jnp.cos(x)) for x in jax.grad(loss, (0, 1))(v, s))
+
+    assert (gm.jax.reconcile(TREE, v, s, nonnegative=True) == 0).any()
+    direction, small = jnp.array(rng.normal(size=9)), 1e-6
+    numeric = (slope(v, s + small * direction) - slope(v, s - small * direction)) / (2 * small)
+    assert jax.grad(slope, 1)(v, s) @ direction == pytest.approx(float(numeric), rel=1e-5)
+
+
 def test_types_axes_and_bad_arguments():
     x = gm.jax.reconcile(TREE, jnp.ones((2, 9, 3), jnp.float32), {"node": np.ones(9)})
     assert (x.shape, x.dtype) == ((2, 9, 3), jnp.float32)
+    crossed = jnp.array(np.random.default_rng(6).normal(size=(4, 9)))
+    star = gm.shapes.star(4)
+    x = gm.jax.reconcile(TREE, gm.jax.reconcile(star, crossed, dim=0), dim=1)
+    np.testing.assert_allclose(x, gm.CrossedConsistency([star, TREE]).project(crossed), atol=1e-10)
     for call, words in (
         (lambda: gm.jax.reconcile(TREE, jnp.ones(8)), "9 nodes"),
         (lambda: gm.jax.reconcile(gm.Consistency(TREE), jnp.ones(9), 1.0), "variance"),

@@ -8,6 +8,8 @@ from hypothesis import given
 from reference.consistency import leaf_sums, problems, random_problem
 
 import gmtree as gm
+from gmtree import _layers
+from gmtree.bench.comparisons import COMPARISONS, LAYER
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -29,16 +31,40 @@ def gradients(x: torch.Tensor, g: torch.Tensor, *of: torch.Tensor) -> list[np.nd
     return [x.detach().numpy(), *(a.numpy() for a in torch.autograd.grad((x * g).sum(), of))]
 
 
-def test_values_and_gradients_equal_dense_algebra_on_300_trees():
+def solved(tree: gm.Tree, v: torch.Tensor, w: torch.Tensor, e: torch.Tensor, up: bool):
+    """The solve with the Generation Matrix, whose columns are those of the identity."""
+    child = torch.tensor(np.flatnonzero(tree.parent >= 0))
+    parent = torch.tensor(tree.parent.astype(np.int64))[child]
+    G = torch.diag(w) - torch.zeros(tree.n, tree.n).double().index_put((child, parent), e[child])
+    return torch.linalg.solve(G.T if up else G, v)
+
+
+def test_values_and_jacobians_equal_dense_algebra_on_300_trees():
+    """Also with other axes, and by level; weights of solves, too."""
     rng = np.random.default_rng(1)
-    for _ in range(300):
-        tree = gm.shapes.random_recursive(int(rng.integers(1, 30)), rng)
-        v, g = tensor(rng, 3, tree.n), tensor(rng, 3, tree.n).detach()
+    for k in range(300):
+        make = (gm.shapes.random_recursive, gm.shapes.star, gm.shapes.caterpillar)[k % 3]
+        tree = make(int(rng.integers(1, 16)), *([rng] if k % 3 == 0 else []))
         s = torch.tensor(10 ** rng.uniform(-1, 1, tree.n), requires_grad=True)
-        expected = gradients(dense(tree, v, s), g, v, s)
-        sweeps = gradients(gm.torch.reconcile(tree, v, s), g, v, s)
-        levels = gradients(gm.torch.reconcile(tree, v, s, by_level=True), g, v, s)
-        for a, b, c in zip(expected, sweeps, levels, strict=True):
+        # The gradient of copy i for the unit vector e_i is row i of the jacobian.
+        v = tensor(rng, tree.n).detach().repeat(tree.n, 1).requires_grad_()
+        unit, noise = torch.eye(tree.n).double(), tensor(rng, tree.n, tree.n).detach()
+        expected = gradients(dense(tree, v, s), unit, v)
+        expected += gradients(dense(tree, v, s), noise, s)[1:]
+        found = []
+        for by_level in (False, True):
+            x = gm.torch.reconcile(tree, v, s, dim=1, by_level=by_level)
+            y = gm.torch.reconcile(tree, v.T, s, dim=0, by_level=by_level)
+            found.append(gradients(x, unit, v) + gradients(y, noise.T, s)[1:])
+        w, e = tensor(rng, tree.n, low=1.0), tensor(rng, tree.n)
+        for name, up in (("propagate", False), ("accumulate", True)):
+            a = v.T if k % 2 else v.T[:, 0]
+            g = noise if k % 2 else noise[:, 0]
+            expected += gradients(solved(tree, a, w, e, up), g, w, e, v)
+            for by_level, of in zip((False, True), found, strict=True):
+                z = getattr(gm.torch, name)(tree, a, w, e, by_level=by_level, dim=0)
+                of += gradients(z, g, w, e, v)
+        for a, b, c in zip(expected, *found, strict=True):
             scale = max(1, np.abs(a).max())
             np.testing.assert_allclose(b, a, rtol=0, atol=1e-9 * scale)
             np.testing.assert_allclose(c, b, rtol=0, atol=1e-12 * scale)
@@ -78,7 +104,10 @@ def test_gradcheck(by_level):
     ):
         assert torch.autograd.gradcheck(function, args, **exact)
         assert torch.autograd.gradgradcheck(function, args, **exact)
-    assert torch.autograd.gradcheck(layer("reconcile", nonnegative=True), (v, s), **exact)
+    nonnegative = layer("reconcile", nonnegative=True)
+    assert (nonnegative(v, s) == 0).any()
+    assert torch.autograd.gradcheck(nonnegative, (v, s), **exact)
+    assert torch.autograd.gradgradcheck(nonnegative, (v, s), **exact)
 
 
 @given(problems(max_n=20, kinds=("equal", "node", "mixed")))
@@ -121,11 +150,44 @@ def test_axes_types_and_memory(shape):
         assert x.shape == shape
         rows = torch.movedim(x, axis, 0).reshape(9, -1).double().numpy()
         expected = torch.movedim(v, axis, 0).reshape(9, -1).double().numpy()
+        for name, learn in (("Reconcile", "node"), ("Propagate", True), ("Accumulate", True)):
+            u = v.clone().requires_grad_()
+            module = getattr(gm.torch, name)(TREE, learn=learn, by_level=by_level)
+            y = module(u)
+            y.sum().backward()
+            assert y.dtype == u.grad.dtype == torch.float32
+            assert all(p.grad.dtype == p.dtype for p in module.parameters())
         np.testing.assert_allclose(rows, gm.Consistency(TREE).project(expected), atol=1e-5)
     square = torch.tensor(rng.normal(size=(9, 9)))
     by_rows, by_columns = (gm.torch.reconcile(TREE, square, dim=dim) for dim in (1, 0))
     np.testing.assert_array_equal(by_rows, gm.torch.reconcile(TREE, square))
     np.testing.assert_allclose(by_columns, gm.Consistency(TREE).project(square.numpy()))
+
+
+def test_tensors_are_not_copied(monkeypatch):
+    """Sweeps read the memory of tensors with nodes first, and results are what they wrote."""
+    seen = []
+    for kind in (_layers.Projection, _layers.Solve):
+
+        def spy(self, v, *weights, run=kind.__call__):
+            out = run(self, v, *weights)
+            seen.append([a.__array_interface__["data"][0] for a in (v, out)])
+            return out
+
+        monkeypatch.setattr(kind, "__call__", spy)
+    for dtype in (torch.float32, torch.float64):
+        v, g = torch.ones(9, 3, dtype=dtype, requires_grad=True), torch.ones(9, 3, dtype=dtype)
+        for function in (gm.torch.reconcile, gm.torch.propagate, gm.torch.accumulate):
+            x = function(TREE, v)
+            assert seen.pop() == [v.data_ptr(), x.data_ptr()]
+            (gradient,) = torch.autograd.grad(x, v, g)
+            assert seen.pop() == [g.data_ptr(), gradient.data_ptr()]
+
+
+@pytest.mark.parametrize("peer", [c for c in COMPARISONS if c.task == LAYER], ids=lambda c: c.peer)
+def test_peers_compute_the_same(peer):
+    """Those that `gmtree bench peers` measures."""
+    assert peer.prepare(gm.shapes.complete(3, 4)).difference() < peer.tolerance
 
 
 def test_learned_variances_and_weights():
