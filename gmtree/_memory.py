@@ -25,8 +25,9 @@ def refuse_large_tree(argument: str, n: int) -> None:
     if nbytes > most:
         gigabytes = f"{nbytes / 1e9:,.1f}" if n < 1 << 60 else "too many"
         raise ValueError(
-            f"Argument '{argument}' must give a tree that fits into memory: this one would take "
-            f"{gigabytes} GB, more than half of what this machine has ({most / 1e9:,.1f} GB)."
+            f"Argument '{argument}' must give a tree that fits into memory; this one would take "
+            f"{gigabytes} GB, more than half of this machine's memory, "
+            f"which is {most / 1e9:,.1f} GB."
         )
 
 
@@ -35,6 +36,6 @@ def refuse_above_limit(what: str, nbytes: int, instead: str) -> None:
     most = limit()
     if nbytes > most:
         raise ValueError(
-            f"{what} would take {nbytes / 1e9:,.1f} GB, more than half of this machine's memory "
-            f"({most / 1e9:,.1f} GB). {instead}"
+            f"{what} would take {nbytes / 1e9:,.1f} GB, more than half of this machine's memory, "
+            f"which is {most / 1e9:,.1f} GB. {instead}"
         )

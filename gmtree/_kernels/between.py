@@ -186,7 +186,7 @@ def _settle(state, p, family, slope, target, wanted):
 
 @helper
 def _settle_free(state, p, family, own, above):
-    """The same for a node between its bounds that has the price `above` itself."""
+    """`_settle` for a node that is between its bounds and has the price `above`."""
     variance = variance_of(state.s, p)
     if variance < np.inf:
         return _settle(state, p, family, variance, variance * above + own, state.d[p])
@@ -198,7 +198,7 @@ def _settle_free(state, p, family, own, above):
 
 @helper
 def _settle_at(state, p, family, own, above, bound):
-    """The same for a node at a bound, whatever its price."""
+    """`_settle` for a node at a bound, at any price."""
     variance = variance_of(state.s, p)
     wanted = above
     if 0.0 < variance < np.inf:

@@ -46,7 +46,7 @@ class Codes(NamedTuple):
         return Codes(self.codes[rows], self.categories)
 
     def with_categories(self) -> Codes:
-        """The same labels with `categories`, even if they are integers."""
+        """These labels with `categories`, even if they are integers."""
         if self.categories is not None:
             return self
         codes, first = factorize("labels", self.codes)

@@ -20,13 +20,13 @@ PACKAGE = ROOT / "gmtree"
 # number when you have removed some; never raise one. `python tests/house/test_words.py NAME`
 # lists the texts that a pattern finds, and without NAME it prints the counts.
 LIMITS = {
-    "where for if": 9,
-    "what as a noun": 6,
+    "where for if": 5,
+    "what as a noun": 4,
     "tells": 0,
-    "is no": 31,
+    "is no": 0,
     "the same": 0,
     "frame of": 0,
-    "dangling": 5,
+    "dangling": 4,
     "archaic": 1,
 }
 PATTERNS = {
@@ -34,7 +34,8 @@ PATTERNS = {
     "where for if": r"\bwhere (?:an?|no|none|there|it|they|that|all|one|each|neither|nothing)\b",
     "what as a noun": r"(?:^|[.:;] )What |\b(?:of|by|from|with|in|for|than|as|to|and|is|at) what\b",
     "tells": r"\b(?:tells?|told|telling)\b",
-    "is no": r"\b(?:is|are|was|were) (?:no|none)\b(?! longer| more)",
+    # "is no leaf" should be "is not a leaf"; "there is no leaf" and "is None" are fine.
+    "is no": r"(?<!there )\b(?-i:is|are|was|were) (?-i:no|none)\b(?! longer| more)",
     "the same": r"^The same\b",
     "frame of": r"\bframes? of (?:pandas|polars|pyarrow)\b",
     "dangling": r"\b(?:others|none of them|of both|so many|of that)\b(?= *(?:[.,;:)]|$))",
