@@ -24,7 +24,6 @@ from gmtree.privacy.accounting.budget import (
     one_of,
     sequence,
 )
-from gmtree.privacy.accounting.gaussian import gaussian_loss
 from gmtree.privacy.accounting.invariants import Invariants, closed_under_sums
 from gmtree.privacy.accounting.ledger import Ledger, LevelAccount
 from gmtree.privacy.accounting.tight import rho_for
@@ -243,7 +242,8 @@ def gaussian_loss_in(tree: Tree, allocation: Allocation) -> Fraction | None:
     :mod:`gmtree.privacy.accounting.gaussian`.
     """
     _, exact, ledger = allocation
-    found = [s and gaussian_loss(ledger.mechanism, s) for s in ledger.scales]
+    noise = MECHANISMS[ledger.mechanism]
+    found = [s and noise.gaussian_loss(s) for s in ledger.scales]
     if any(s is not None and one is None for s, one in zip(ledger.scales, found, strict=True)):
         return None
     ones = [one or Fraction(0) for one in found]

@@ -2,7 +2,8 @@
 
 Gaussian noise of variance v, added to a number that changes by s, has a privacy loss with the law
 N(m^2 / 2, m^2), m = s / sqrt(v). We write G(m) for this pair of laws. Counts get integer noise,
-whose loss has steps and is sometimes larger. :func:`gaussian_loss` bounds it as follows.
+whose loss has steps and is sometimes larger. The method ``gaussian_loss`` of each mechanism bounds
+it as follows, with the two functions at the end of this file.
 
 **One count that changes by 1.** Let x(t) be the point that a standard normal variable exceeds with
 the probability with which the noise is at least the integer t, and m the largest step
@@ -215,33 +216,39 @@ def _gaussian_deltas(x: np.ndarray, m: float) -> np.ndarray:
 
 
 @lru_cache(maxsize=4096)
-def gaussian_loss(mechanism: str, scale: Fraction) -> Fraction | None:
-    """An upper bound of m^2 / 2 for noise of this scale (or sigma) on a count that changes by 1.
+def loss_of_laplace(scale: Fraction) -> Fraction | None:
+    """An upper bound of m^2 / 2 for discrete Laplace noise on a count that changes by 1.
 
     Returns None if the noise is so small that no useful bound is known.
+    """
+    if scale < _SMALLEST:
+        return None
+    if scale >= _LARGE_LAPLACE:
+        # The normal quantile of 1 / (1 + exp(-r)) is at most r sqrt(2 pi) / 4 for 0 <= r <= 1,
+        # because the normal distribution function at this bound is at least 1 / (1 + exp(-r)):
+        # both expansions agree up to r, and its term in r^3 is larger.
+        return round_up(_QUARTER_PI / scale**2)
+    # P(noise >= 1) is 1 / (1 + exp(1 / scale)).
+    step = -2 * float(special.ndtri(special.expit(-1 / float(scale))))
+    return round_up(Fraction(step * (1 + _STEP_MARGIN)) ** 2 / 2)
+
+
+@lru_cache(maxsize=4096)
+def loss_of_gaussian(sigma: Fraction) -> Fraction | None:
+    """An upper bound of m^2 / 2 for discrete Gaussian noise; see :func:`loss_of_laplace`.
 
     Examples
     --------
     >>> from fractions import Fraction
-    >>> from gmtree.privacy.accounting.gaussian import gaussian_loss
-    >>> [round(float(1 / (2 * gaussian_loss("discrete_gaussian", Fraction(s)))), 3)
-    ...  for s in (1, 3, 100)]
+    >>> from gmtree.privacy.accounting.gaussian import loss_of_gaussian
+    >>> [round(float(1 / (2 * loss_of_gaussian(Fraction(s)))), 3) for s in (1, 3, 100)]
     [0.914, 8.916, 9998.5]
     """
-    if scale < _SMALLEST:
+    if sigma < _SMALLEST:
         return None
-    if mechanism == "discrete_laplace":
-        if scale >= _LARGE_LAPLACE:
-            # The normal quantile of 1 / (1 + exp(-r)) is at most r sqrt(2 pi) / 4 for 0 <= r <= 1,
-            # because the normal distribution function at this bound is at least 1 / (1 + exp(-r)):
-            # both expansions agree up to r, and its term in r^3 is larger.
-            return round_up(_QUARTER_PI / scale**2)
-        # P(noise >= 1) is 1 / (1 + exp(1 / scale)).
-        step = -2 * float(special.ndtri(special.expit(-1 / float(scale))))
-        return round_up(Fraction(step * (1 + _STEP_MARGIN)) ** 2 / 2)
-    if scale >= _LARGE:
-        return round_up(1 / (2 * (scale**2 - _SMOOTHING)))
-    step = _largest_step(float(scale)) * (1 + _STEP_MARGIN)
+    if sigma >= _LARGE:
+        return round_up(1 / (2 * (sigma**2 - _SMOOTHING)))
+    step = _largest_step(float(sigma)) * (1 + _STEP_MARGIN)
     return round_up(Fraction(step) ** 2 / 2)
 
 

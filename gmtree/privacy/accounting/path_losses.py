@@ -38,7 +38,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from gmtree.privacy.accounting.gaussian import gaussian_loss, smallest_epsilon
+from gmtree.privacy.accounting.gaussian import loss_of_gaussian, smallest_epsilon
 
 # Gaussian noise replaces noise with a larger sigma, adding less than 1 / (24 sigma^2) to epsilon.
 _FEW_VALUES = 8
@@ -66,7 +66,7 @@ def path_epsilon(counts: tuple[tuple[Fraction, int], ...], delta: Fraction) -> f
     """
     few, rho = [], Fraction(0)
     for sigma, number in counts:
-        one = gaussian_loss("discrete_gaussian", sigma)
+        one = loss_of_gaussian(sigma)
         if sigma < _FEW_VALUES:
             few.append((sigma, number))
         elif one is not None:

@@ -12,11 +12,11 @@ from gmtree.privacy.accounting.conversion import zcdp_epsilon, zcdp_rho
 from gmtree.privacy.accounting.gaussian import (
     TO_SPARE,
     gaussian_epsilon,
-    gaussian_loss,
     largest_rho,
 )
 from gmtree.privacy.accounting.path_losses import path_epsilon
 from gmtree.privacy.accounting.workload import lengths_of
+from gmtree.privacy.noise.registry import MECHANISMS
 
 # The rho for a target may be smaller than the largest possible one by at most this fraction.
 _PRECISION = 1e-4
@@ -35,11 +35,12 @@ def tight_epsilon(ledger: Any, delta: Fraction) -> float:
     """
     general = zcdp_epsilon(ledger.total, delta)
     measured = [line for line in ledger.levels if line.scale is not None and line.nodes]
-    if ledger.mechanism != "discrete_gaussian" or not measured or not ledger.total:
+    noise = MECHANISMS[ledger.mechanism]
+    if not noise.has_loss_law or not measured or not ledger.total:
         return general
     bounds = [general]
     sigmas = {line.scale for line in measured if line.scale is not None}
-    ones = {sigma: gaussian_loss(ledger.mechanism, sigma) for sigma in sigmas}
+    ones = {sigma: noise.gaussian_loss(sigma) for sigma in sigmas}
     ratios = [math.inf if one is None else one * 2 * sigma**2 for sigma, one in ones.items()]
     if max(ratios) < math.inf:
         bounds.append(gaussian_epsilon(ledger.total * max(ratios), delta))
@@ -66,7 +67,7 @@ def rho_for(target: tuple[Fraction, Fraction], ledger_of: Callable[[Fraction], A
     epsilon, delta = target
     low = zcdp_rho(epsilon, delta)
     goal = epsilon * (1 - Fraction(TO_SPARE))
-    if ledger_of(low).mechanism != "discrete_gaussian":
+    if not MECHANISMS[ledger_of(low).mechanism].has_loss_law:
         return low
     trial = high = max(low, largest_rho(epsilon, delta) or low)
     for step in range(_MOST_STEPS):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gmtree._kernels import sampling as kernels
+from gmtree.privacy.accounting.gaussian import loss_of_gaussian
 from gmtree.privacy.accounting.rational import sqrt_up
 from gmtree.privacy.noise.cumulative import Bounds, ceil_div, ceil_shift, exp_bounds
 from gmtree.privacy.noise.inversion import Inversion, MagnitudeTable, Table
@@ -30,6 +31,7 @@ class DiscreteGaussian(Mechanism):
     parameter = "sigma"
     measures = ("rho",)
     is_convex = True
+    has_loss_law = True
 
     def sampler(self, scale: Fraction) -> Inversion:
         return sampler(scale)
@@ -37,6 +39,9 @@ class DiscreteGaussian(Mechanism):
     def loss(self, measure: str, scale: Fraction) -> Fraction:
         """1 / (2 sigma^2) in rho."""
         return 1 / (2 * scale**2)
+
+    def gaussian_loss(self, scale: Fraction) -> Fraction | None:
+        return loss_of_gaussian(scale)
 
     def scale(self, measure: str, loss: Fraction) -> Fraction:
         return sqrt_up(1 / (2 * loss))

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from gmtree.privacy.accounting.gaussian import loss_of_laplace
 from gmtree.privacy.accounting.rational import round_up, sqrt_up
 from gmtree.privacy.noise.cumulative import Bounds, ceil_div, ceil_shift, exp_bounds
 from gmtree.privacy.noise.inversion import Inversion, MagnitudeTable
@@ -32,6 +33,7 @@ class DiscreteLaplace(Mechanism):
     parameter = "scale"
     measures = ("epsilon", "rho")
     is_convex = False
+    has_loss_law = False
 
     def sampler(self, scale: Fraction) -> Inversion:
         return sampler(scale)
@@ -39,6 +41,9 @@ class DiscreteLaplace(Mechanism):
     def loss(self, measure: str, scale: Fraction) -> Fraction:
         """1 / scale in epsilon, and at most 1 / (2 scale^2) in rho."""
         return 1 / scale if measure == "epsilon" else 1 / (2 * scale**2)
+
+    def gaussian_loss(self, scale: Fraction) -> Fraction | None:
+        return loss_of_laplace(scale)
 
     def scale(self, measure: str, loss: Fraction) -> Fraction:
         return round_up(1 / loss) if measure == "epsilon" else sqrt_up(1 / (2 * loss))

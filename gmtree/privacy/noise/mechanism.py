@@ -43,6 +43,9 @@ class Mechanism(ABC):
     is_convex : bool
         Whether the expected error is a convex function of the losses of the levels. This holds if
         the variance is inversely proportional to the loss.
+    has_loss_law : bool
+        Whether :mod:`gmtree.privacy.accounting.path_losses` has the law of the privacy loss, which
+        implies a smaller epsilon than rho alone.
     """
 
     name: str
@@ -50,6 +53,7 @@ class Mechanism(ABC):
     parameter: str
     measures: tuple[str, ...]
     is_convex: bool
+    has_loss_law: bool
 
     @abstractmethod
     def sampler(self, scale: Fraction) -> Inversion:
@@ -58,6 +62,10 @@ class Mechanism(ABC):
     @abstractmethod
     def loss(self, measure: str, scale: Fraction) -> Fraction:
         """The loss of one count that a person changes by 1."""
+
+    @abstractmethod
+    def gaussian_loss(self, scale: Fraction) -> Fraction | None:
+        """A loss in rho of Gaussian noise that reveals at least as much; None if none is known."""
 
     @abstractmethod
     def scale(self, measure: str, loss: Fraction) -> Fraction:

@@ -16,7 +16,7 @@ from trees import trees
 import gmtree as gm
 from gmtree import privacy
 from gmtree.privacy import Account, allocate, gaussian_epsilon, gaussian_rho, zcdp_epsilon
-from gmtree.privacy.accounting.gaussian import gaussian_loss
+from gmtree.privacy.accounting.gaussian import loss_of_gaussian, loss_of_laplace
 from gmtree.privacy.accounting.path_losses import path_epsilon
 
 DELTAS = [1e-3, 1e-6, 1e-9, 1e-10]
@@ -39,7 +39,7 @@ def test_a_path_is_never_understated_and_hardly_overstated(path, delta):
 @pytest.mark.parametrize("sigma", [0.05, 0.2, 0.5, 1, 1.7, 3, 8, 20, 63.9, 64, 150])
 @pytest.mark.parametrize("shift", [1, 2, 5])
 def test_gaussian_noise_reveals_at_least_as_much(sigma, shift):
-    m = shift * math.sqrt(2 * gaussian_loss("discrete_gaussian", Fraction(sigma)))
+    m = shift * math.sqrt(2 * loss_of_gaussian(Fraction(sigma)))
     for epsilon in np.concatenate([np.linspace(0, m * m / 2 + 6 * m, 60), [0.1, 1, 10]]):
         wider = stats.norm.sf(epsilon / m - m / 2)
         wider -= np.exp(min(700, epsilon + stats.norm.logsf(epsilon / m + m / 2)))
@@ -49,7 +49,7 @@ def test_gaussian_noise_reveals_at_least_as_much(sigma, shift):
 
 @pytest.mark.parametrize("scale", [0.1, 0.5, 2, 30, 999, 1000, 10**7])
 def test_laplace_noise_as_gaussian_noise(scale):
-    m = math.sqrt(2 * gaussian_loss("discrete_laplace", Fraction(scale)))
+    m = math.sqrt(2 * loss_of_laplace(Fraction(scale)))
     # The total variation distance between neighbours.
     assert math.tanh(1 / scale / 2) <= 2 * stats.norm.cdf(m / 2) - 1 + 1e-15
     assert m <= 1.2534 / scale
@@ -83,7 +83,7 @@ def test_limits_of_gaussian_epsilon():
     assert ledger.epsilon("1e-300") == zcdp_epsilon(1, "1e-300")
     tiny = allocate(gm.shapes.star(3), rho=10**4).ledger
     assert 0 < tiny.epsilon(1e-9) <= zcdp_epsilon(10**4, 1e-9)
-    assert gaussian_loss("discrete_gaussian", Fraction(1, 31)) is None
+    assert loss_of_gaussian(Fraction(1, 31)) is None
     assert allocate(gm.shapes.star(3), rho="1e-30").ledger.epsilon(1e-9) < 1e-12
 
 
