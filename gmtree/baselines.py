@@ -257,6 +257,7 @@ def dense(tree: Tree, noisy: Any, variance: Any = None) -> np.ndarray:
     ----------
     tree : Tree
     noisy : array of n reals
+        Measured value of each node.
     variance : optional
         As for :class:`gmtree.Consistency`; positive and finite.
 

@@ -55,7 +55,9 @@ def lo_qr(M: Any) -> tuple[np.ndarray, np.ndarray]:
     Returns
     -------
     Q : array of shape (n, n)
+        The orthogonal factor.
     L : array of shape (m, m)
+        The lower triangular factor.
 
     Notes
     -----

@@ -44,9 +44,9 @@ def run(report: Report, settings: Settings) -> None:
             built = (order + theta) / after
             table.add(data.TITLES[name], numbering, tree.n, *times, built, after / copy)
     report.notes.append(
-        "Construction is 'order' (heights, canonical order, child counts: Tree.from_parents) and "
-        "'theta' (Consistency).\nPost-processing is project; the last unit is np.copyto of a "
-        "vector as long as the tree."
+        "Construction consists of 'order' (Tree.from_parents: heights, canonical order and child "
+        "counts) and\n'theta' (Consistency). Post-processing is Consistency.project. The last "
+        "column is its time in units\nof np.copyto for a vector as long as the tree."
     )
 
 

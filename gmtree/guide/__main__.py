@@ -1,8 +1,9 @@
-"""Write the guide, the reference and the pages of a checkout as a web site.
+"""Write the guide, the reference and the documents of the repository as a web site.
 
     python -m gmtree.guide FOLDER
 
-Needs the extra ``docs``. In a checkout the landing page is the README, with its picture.
+This command needs the extra ``docs``. In a checkout of the repository the README becomes the
+landing page.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ PAGES = {"README.md": "index", "CHANGELOG.md": "changes", "CONTRIBUTING.md": "co
 
 
 def subjects() -> list[tuple[str, list[str]]]:
-    """Return the map in the docstring of gmtree: headings with the names below each."""
+    """The map in the docstring of gmtree: each heading with the names below it."""
     parts = re.split(r"^(\S.*):\n\n", gmtree.__doc__ or "", flags=re.MULTILINE)
     listed = [re.findall(r"^    (\w+)  +\S", text, flags=re.MULTILINE) for text in parts[2::2]]
     return [(head, names) for head, names in zip(parts[1::2], listed, strict=True) if names]
 
 
 def address(name: str) -> str:
-    """Return the page of a public name."""
+    """Address of the page of a public name."""
     if name in ("torch", "jax"):
         return "gmtree/guide/layers.html"
     if name == "guide" or name in MODULES:
@@ -48,7 +49,7 @@ def address(name: str) -> str:
 
 
 def sidebar(up: str) -> str:
-    """Return links to all pages, the guide first; `up` leads to the folder of the landing page."""
+    """HTML with links to all pages, the guide first; `up` is the path to the landing page."""
     pages = [(page, f"gmtree/guide/{page}.html") for page in guide.PAGES]
     groups = [("Guide", pages)]
     groups += [(head, [(name, address(name)) for name in names]) for head, names in subjects()]
@@ -63,7 +64,7 @@ def sidebar(up: str) -> str:
 
 
 def build(out: Path) -> None:
-    """Write all pages into a folder."""
+    """Write all pages into the folder `out`."""
     pdoc = check.optional("pdoc", "docs", "A web site")
     render = import_module("pdoc.render")
     convert = check.optional("latex2mathml.converter", "docs", "A web site").convert
@@ -95,7 +96,7 @@ def build(out: Path) -> None:
 
 
 def _is_installed(name: str) -> bool:
-    """Whether a public name can be loaded: torch and jax may be missing."""
+    """Whether a public name can be loaded, since torch and jax may not be installed."""
     try:
         return hasattr(gmtree, name)
     except ImportError:
@@ -116,7 +117,7 @@ def _show_inherited() -> None:
 
 
 def _without_dead_links(page: str) -> str:
-    """Unlink the names of attributes that have no entry, such as inherited annotations."""
+    """The page without links to attributes that have no entry, such as inherited annotations."""
     anchors = set(re.findall(r'id="([^"]+)"', page))
 
     def kept(match: re.Match[str]) -> str:
@@ -126,7 +127,7 @@ def _without_dead_links(page: str) -> str:
 
 
 def _link_map(path: Path) -> None:
-    """Link the names in the map of the package to their pages."""
+    """Link the names in the map of the package to their pages, in the file at `path`."""
     page = path.read_text()
     for _, names in subjects():
         for name in names:
@@ -136,7 +137,7 @@ def _link_map(path: Path) -> None:
 
 
 def _formulas(page: str, convert: object) -> str:
-    """Replace TeX between dollar signs by MathML."""
+    """The page with TeX between dollar signs replaced by MathML."""
 
     def formula(match: re.Match[str]) -> str:
         tex = unescape(re.sub(r"<[^>]+>", "", match[1] or match[2])).strip()
@@ -149,7 +150,7 @@ def _formulas(page: str, convert: object) -> str:
 
 
 def _pages(out: Path, render: ModuleType) -> None:
-    """Write README, changes, contributing and the gallery of examples."""
+    """Write pages of the README, the changelog and CONTRIBUTING, and a gallery of examples."""
     template = render.env.get_template("page.html.jinja2")
     to_html = render.env.filters["to_html"]
     shutil.copytree(CHECKOUT / "examples" / "figures", out / "examples" / "figures",

@@ -64,6 +64,7 @@ class MappingMatrix(TreeMatrix):
     Parameters
     ----------
     index : array of int from 0 to n - 1
+        Column of the 1 in each row.
     n : int
         Number of columns.
 

@@ -154,6 +154,7 @@ class GenerationMatrix(TreeMatrix):
         Parameters
         ----------
         v : array of shape (n,) or (n, k)
+            Right-hand sides, with one row per node.
         out : array, optional
             Array that receives the result; it may be `v`. By default a new array is made.
         overwrite : bool

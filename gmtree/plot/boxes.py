@@ -34,6 +34,7 @@ def icicle(tree: Tree, values: Any = None, *, unit: str = "", ax: Any = None) ->
     Parameters
     ----------
     tree : Tree
+        A tree of at most 3000 nodes.
     values : array by node, optional
         Non-negative values, written into boxes that have room for them. Only the values of leaves
         determine widths. The box of an internal node is as wide as its leaves together, even if its
@@ -42,6 +43,7 @@ def icicle(tree: Tree, values: Any = None, *, unit: str = "", ax: Any = None) ->
     unit : str
         What the values count, for the axis.
     ax : matplotlib Axes, optional
+        Axes to draw on. By default new axes are made.
     """
     refuse_large(tree)
     check.instance("unit", unit, str)
@@ -90,12 +92,15 @@ def sums(tree: Tree, values: Any, std_error: Any = None, *, unit: str = "", ax: 
     Parameters
     ----------
     tree : Tree
+        A tree of at most 3000 nodes.
     values : array by node
+        Values to write into the boxes.
     std_error : array by node, optional
         Standard errors, written after the values.
     unit : str
         What the values count, for the axis.
     ax : matplotlib Axes, optional
+        Axes to draw on. By default new axes are made.
 
     Examples
     --------

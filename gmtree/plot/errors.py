@@ -28,6 +28,7 @@ def error_by_level(source: Any, *, unit: str = "records", ax: Any = None) -> Axe
     unit : str
         What is counted.
     ax : matplotlib Axes, optional
+        Axes to draw on. By default new axes are made.
 
     Examples
     --------
@@ -90,6 +91,7 @@ def noisy_against_consistent(
     ----------
     tree : Tree
     noisy, values : arrays by node
+        Measurements and consistent values.
     measured : array of bool by node, optional
         Nodes to show; all by default.
     interval : tuple of two arrays by node, optional
@@ -97,6 +99,7 @@ def noisy_against_consistent(
     unit : str
         What is counted.
     ax : matplotlib Axes, optional
+        Axes to draw on. By default new axes are made.
 
     Examples
     --------
@@ -165,6 +168,7 @@ def residuals_by_level(tree: Tree, standardized: Any, *, ax: Any = None) -> Axes
     standardized : array by node
         Residuals as in :class:`gmtree.consistency.Diagnostics`. Nodes with NaN are left out.
     ax : matplotlib Axes, optional
+        Axes to draw on. By default new axes are made.
 
     Examples
     --------

@@ -38,6 +38,7 @@ def node_link(tree: Tree, values: Any = None, *, unit: str = "", ax: Any = None)
     unit : str
         Unit of lengths, for the axis.
     ax : matplotlib Axes, optional
+        Axes to draw on. By default new axes are made.
 
     Examples
     --------

@@ -69,6 +69,7 @@ class TreeConversions:
         Parameters
         ----------
         root : object
+            The object at the root.
         children, label, length : str or function
             How to get the children of an object, its label, and the length of the edge to its
             parent. Each is the name of an attribute (or of a method without arguments), or a
@@ -123,6 +124,7 @@ class TreeConversions:
         Parameters
         ----------
         A : array or scipy sparse matrix of shape (n, n)
+            Each row except the root's has a single -1.
 
         See Also
         --------
@@ -166,6 +168,7 @@ class TreeConversions:
         L : array or scipy sparse matrix of shape (n, n)
             Symmetric, with rows that add up to zero.
         root : int
+            Number of the root.
 
         Examples
         --------
@@ -184,7 +187,9 @@ class TreeConversions:
         Parameters
         ----------
         D : array of shape (n, n)
+            Entry (i, j) is the number of edges between nodes i and j.
         root : int
+            Number of the root.
 
         Examples
         --------

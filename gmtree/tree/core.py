@@ -219,6 +219,7 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
         Parameters
         ----------
         graph : networkx.DiGraph
+            The tree, in which only the root has no incoming edge.
         label : str or None
             Name of the node attribute that holds the labels. A node without this attribute is its
             own label. With None, every node is its own label.
@@ -417,8 +418,6 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
             found.append(i)
             i = int(self._parent[i])
         return found
-
-    # ------------------------------------------------------------------ pairs of nodes
 
     # ------------------------------------------------------------------ labels
 

@@ -86,6 +86,7 @@ class PathIndex:
         depth_first : array of int
             Indices into `nodes`, in the order in which a depth-first walk meets these nodes.
         value, end : arrays of n numbers of the same type
+            Numbers by node.
         """
         walk = nodes[depth_first]
         place = self._flat(walk)
