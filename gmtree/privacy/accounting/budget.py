@@ -113,22 +113,27 @@ class Budget:
             target=target,
             structural_zeros=structural_zeros,
         )
-        if structural_zeros is not None and budget.neighbors == "change_one":
+        for text in budget.disclosures:
+            if not isinstance(text, str) or not text.strip():
+                check.fail_type("disclosures", f"must hold sentences, not {text!r}.")
+        if budget.neighbors == "change_one":
+            budget._refuse_changes_of_the_total()
+        return budget
+
+    def _refuse_changes_of_the_total(self) -> None:
+        """Refuse options with which a record that moves could change the total, which is public."""
+        if self.structural_zeros is not None:
             check.fail(
                 "structural_zeros",
                 "must be None with neighbors='change_one': the number of records is then public, "
                 "and would show how many are in these cells and are not counted.",
             )
-        for text in budget.disclosures:
-            if not isinstance(text, str) or not text.strip():
-                check.fail_type("disclosures", f"must hold sentences, not {text!r}.")
-        if budget.neighbors == "change_one" and max_count is not None:
+        if self.max_count is not None:
             check.fail(
                 "max_count",
                 "must be None with neighbors='change_one': where records move, a count that is "
                 "cut off would change the counts above it.",
             )
-        return budget
 
     @property
     def times(self) -> int:
