@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from itertools import count
 from pathlib import Path
 
@@ -12,7 +13,11 @@ from processes import run, run_tests
 from gmtree._kernels import _jit
 
 TESTS = Path(__file__).parents[1]
-PLUGIN = f"{TESTS.parent}:{TESTS}"
+BOTH_TIERS = {
+    "PYTHONPATH": f"{TESTS.parent}:{TESTS}",
+    # Machine code that other tests need as well is compiled once.
+    "NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR"),
+}
 
 
 # --------------------------------------------------------------------------- the same bits
@@ -23,8 +28,16 @@ import both_tiers
 from gmtree.cli import warm
 
 both_tiers.pytest_configure()
-for stop in warm.STOPS:
-    for make in warm.NUMBERINGS:
+canonical, shuffled = warm.NUMBERINGS
+all_types, one_type = warm.DTYPES, [np.float64]
+sweeps = [warm.matrices, warm.consistency, warm.large_families]
+# Types, columns and numberings are independent of each other, so not all are combined.
+for make, stops, warm.DTYPES, warm.COLUMNS in (
+    (canonical, sweeps, all_types, [()]),
+    (canonical, warm.STOPS, one_type, [(2,)]),
+    (shuffled, [warm.trees, warm.matrices], one_type, [()]),
+):
+    for stop in stops:
         stop(make())
 missed = {kernel.py_func for kernel in warm.dispatchers()} - set(both_tiers.compiled)
 print(*(kernel.__name__ for kernel in missed))
@@ -33,7 +46,7 @@ print(*(kernel.__name__ for kernel in missed))
 
 def test_all_kernels_give_the_same_bits_in_both_tiers():
     # Other kernels call `renew`, `up` and `down`, which gives them machine code.
-    assert set(run("-c", TOUR, PYTHONPATH=PLUGIN).split()) <= {"renew", "up", "down"}
+    assert set(run("-c", TOUR, **BOTH_TIERS).split()) <= {"renew", "up", "down"}
 
 
 def test_properties_hold_in_both_tiers():
@@ -43,7 +56,7 @@ def test_properties_hold_in_both_tiers():
         str(TESTS / "consistency" / "test_projection.py"),
         str(TESTS / "consistency" / "test_missing_and_extreme.py"),
         str(TESTS / "matrix" / "test_matrix.py"),
-        PYTHONPATH=PLUGIN,
+        **BOTH_TIERS,
     )
 
 
@@ -52,6 +65,7 @@ def test_a_selection_of_the_tests_runs_as_users_run_it():
         *(str(TESTS / name) for name in ("tree/test_tree.py", "consistency/test_projection.py")),
         str(TESTS / "frames" / "test_readers.py"),
         GMTREE_ALWAYS_COMPILE="0",
+        NUMBA_CACHE_DIR=BOTH_TIERS["NUMBA_CACHE_DIR"],
     )
 
 
