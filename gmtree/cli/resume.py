@@ -78,7 +78,7 @@ def _advice(args: argparse.Namespace, item: Unfinished) -> str:
     command = shlex.join(["gmtree", "release", *map(str, options)])
     return (
         f"Entry {number} of {account}, charged at {item.entry.time}, is stored but not written. "
-        f"This command writes it, without a further charge or draw: {command}"
+        f"If its run has ended, this command writes it, without a further charge or draw: {command}"
     )
 
 

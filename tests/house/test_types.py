@@ -25,6 +25,7 @@ ANY_IS_ALL_THERE_IS = {
     "TableConsistency.to_frame",
     "TableRelease.to_frame",
     "Tree.to_frame",
+    "Unfinished.load",  # a Release or a TableRelease, whose files import that of accounts
     "node_rmse",
     "range_rmse",
 }

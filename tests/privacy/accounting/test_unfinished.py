@@ -328,6 +328,26 @@ def test_a_failure_after_the_charge_loses_nothing(tmp_path, monkeypatch):
     assert abs(item.load().values[0] - sum(COUNTS)) < 10_000
 
 
+def test_a_traceback_does_not_show_an_uncharged_draw(tmp_path, monkeypatch):
+    account = Account(epsilon=1, path=tmp_path / NAME)
+
+    def fail(*arguments):
+        raise OSError
+
+    monkeypatch.setattr("gmtree.privacy.accounting.account.write", fail)
+    with pytest.raises(OSError) as caught:  # noqa: PT011
+        gm.release(TREE, COUNTS, epsilon=BUDGET, account=account)
+    frame, held = caught.value.__traceback__, []
+    while frame is not None:
+        if "gmtree" in frame.tb_frame.f_code.co_filename:
+            held += frame.tb_frame.f_locals.values()
+        frame = frame.tb_next
+    assert len(held) > 5
+    assert not [x for x in held if isinstance(x, np.ndarray | gm.Release)]
+    assert account.unfinished() == []
+    assert account.spent == 0
+
+
 def test_a_stored_copy_is_not_a_release_and_damage_is_noticed(tmp_path):
     account = Account(epsilon=1, path=tmp_path / NAME)
     gm.release(TREE, COUNTS, epsilon="1/4", account=account)
