@@ -24,7 +24,7 @@ from gmtree.privacy.accounting.allocation import Allocation, divide, largest_sum
 from gmtree.privacy.accounting.budget import Budget, TermsOfNoise
 from gmtree.privacy.accounting.ledger import Ledger
 from gmtree.privacy.accounting.unfinished import READERS, discard
-from gmtree.privacy.accounting.workload import PLAIN, Workload
+from gmtree.privacy.accounting.workload import PLAIN, Workload, workload_of
 from gmtree.privacy.files import storage
 from gmtree.privacy.files.provenance import Drawing, with_options, with_tree
 from gmtree.privacy.publishing.measuring import forget_locals
@@ -115,6 +115,20 @@ def _draw(
             storage.save_copy(made, *copy)
             made._copy = copy[0]
     return made
+
+
+def publish_given(kind: type[Made], given: dict[str, Any]) -> Made:
+    """:func:`publish` for the ``locals()`` of a public function: its arguments by name."""
+    counts = given.pop("counts")
+    try:
+        tree, axes, queries = given.pop("tree"), given.pop("axes", None), given.pop("queries", None)
+        options = {name: given.pop(name) for name in Options.__annotations__}
+        budget = Budget.of(**given)
+        workload = workload_of(budget, axes, queries)
+        return publish(kind, tree, counts, budget, workload, **options)
+    finally:
+        # Drop the true counts, so that tracebacks that print local variables cannot leak them.
+        del counts
 
 
 class Published(ABC, Generic[Solver]):

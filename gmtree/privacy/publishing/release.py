@@ -22,13 +22,12 @@ from gmtree._text import short
 from gmtree.consistency import Consistency, Diagnostics
 from gmtree.privacy.accounting.account import Account
 from gmtree.privacy.accounting.allocation import Allocation
-from gmtree.privacy.accounting.budget import Budget
 from gmtree.privacy.accounting.ledger import Ledger
 from gmtree.privacy.planning.plan import Plan
 from gmtree.privacy.publishing.cumulants import measurement_cumulants
 from gmtree.privacy.publishing.intervals import ErrorLaws, proper_confidence
 from gmtree.privacy.publishing.measuring import measure, measured_nodes
-from gmtree.privacy.publishing.publish import Published, publish
+from gmtree.privacy.publishing.publish import Published, publish_given
 from gmtree.privacy.publishing.quantiles import OrderedLeaves
 from gmtree.tree import Tree, outline
 
@@ -149,29 +148,7 @@ def release(
     (True, array([3.1 , 2.87, 2.62, 3.31, 3.31, 2.62]))
     """
     try:
-        budget = Budget.of(
-            epsilon=epsilon,
-            rho=rho,
-            delta=delta,
-            shares=shares,
-            neighbors=neighbors,
-            max_contributions=max_contributions,
-            max_per_leaf=max_per_leaf,
-            invariants=invariants,
-            mechanism=mechanism,
-            max_count=max_count,
-            disclosures=disclosures,
-        )
-        return publish(
-            Release,
-            tree,
-            counts,
-            budget,
-            nonnegative=nonnegative,
-            integer=integer,
-            account=account,
-            threads=threads,
-        )
+        return publish_given(Release, locals())
     finally:
         # Drop the true counts, so that tracebacks that print local variables cannot leak them.
         del counts

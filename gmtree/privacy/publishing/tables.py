@@ -21,16 +21,15 @@ from gmtree.consistency.tables.exact import exact_marginal
 from gmtree.consistency.tables.possible import PossibleCells
 from gmtree.privacy.accounting.account import Account
 from gmtree.privacy.accounting.allocation import Allocation
-from gmtree.privacy.accounting.budget import Budget
 from gmtree.privacy.accounting.ledger import Ledger
-from gmtree.privacy.accounting.workload import TableQuery, lengths_of, workload_of
+from gmtree.privacy.accounting.workload import TableQuery, lengths_of
 from gmtree.privacy.noise.registry import MECHANISMS
 from gmtree.privacy.planning.plan import Plan
 from gmtree.privacy.publishing.columns import of_query
 from gmtree.privacy.publishing.cumulants import query_variances
 from gmtree.privacy.publishing.intervals import proper_confidence, widest
 from gmtree.privacy.publishing.measuring import measure_tables
-from gmtree.privacy.publishing.publish import Published, publish
+from gmtree.privacy.publishing.publish import Published, publish_given
 from gmtree.tree import Tree
 
 if TYPE_CHECKING:
@@ -128,31 +127,7 @@ def release_tables(
     True
     """
     try:
-        budget = Budget.of(
-            epsilon=epsilon,
-            rho=rho,
-            delta=delta,
-            shares=shares,
-            neighbors=neighbors,
-            max_contributions=max_contributions,
-            max_per_leaf=max_per_leaf,
-            invariants=invariants,
-            mechanism=mechanism,
-            max_count=max_count,
-            disclosures=disclosures,
-            structural_zeros=structural_zeros,
-        )
-        return publish(
-            TableRelease,
-            tree,
-            counts,
-            budget,
-            workload_of(budget, axes, queries),
-            nonnegative=nonnegative,
-            integer=integer,
-            account=account,
-            threads=threads,
-        )
+        return publish_given(TableRelease, locals())
     finally:
         # Drop the true counts, so that tracebacks that print local variables cannot leak them.
         del counts
