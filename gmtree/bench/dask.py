@@ -77,12 +77,14 @@ def growth(folder: Path, sizes: tuple[int, ...], report: Report) -> Iterator[Che
     )
     per_node = []
     for nodes in sizes:
+        report.step(f"{nodes:,} nodes")
+        start = time.perf_counter()
         with workers(2) as client:
-            report.step(f"{nodes:,} nodes")
-            start = time.perf_counter()
             data = Data(folder / str(nodes), nodes, client)
-            seconds = time.perf_counter() - start
-            report.say(f"{data.n:,} nodes were written in {seconds:.0f} s, and are reconciled now.")
+        seconds = time.perf_counter() - start
+        report.say(f"{data.n:,} nodes were written in {seconds:.0f} s, and are reconciled now.")
+        # New workers, because the peak memory of the others includes the writing of leaves.
+        with workers(2) as client:
             if nodes == SMALL:
                 data.make()  # compiles
             found = dask_scale.measure(data, client)

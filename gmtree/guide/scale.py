@@ -42,6 +42,9 @@ only:
     from dask.distributed import Client
     gmtree.dask.reconcile("leaves/", ["state", "county"], "people", out="all/", client=Client())
 
+With ``records=`` and ``person=``, a release counts records of people that are spread over many
+files, at most `max_contributions` of each person.
+
 How long will it take?
 ----------------------
 
