@@ -14,6 +14,7 @@ from reference import between as slow
 from trees import named_shapes
 
 import gmtree as gm
+from gmtree import _sweep
 from gmtree.consistency import between
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -117,9 +118,19 @@ def test_bounds_of_a_census_need_no_polylines(least):
     assert info.violation <= 1e-9
     with only_polylines():
         np.testing.assert_allclose(x, post.project(v, **bounds), rtol=0, atol=1e-9)
-    for threads in (1, 3):
-        one = gm.Consistency(tree, threads=threads).project(v, **bounds)
-        np.testing.assert_array_equal(x, one)
+
+
+def test_threads_do_not_change_a_bit(monkeypatch):
+    monkeypatch.setattr(_sweep, "SMALLEST_SHARED_LEVEL", 4)
+    monkeypatch.setattr(_sweep, "BLOCKS", 4)
+    monkeypatch.setattr(_sweep, "SMALLEST_BLOCK", 1)
+    rng = np.random.default_rng(9)
+    for shape in named_shapes(2000).values():
+        tree = gm.Tree.from_parents(shape.parent)
+        v = tree.aggregate(rng.poisson(3, tree.n_leaves)) + rng.normal(0, 3, tree.n)
+        first, *others = (gm.Consistency(tree, threads=k).project(v, upper=4) for k in (1, 2, 3, 7))
+        for x in others:
+            assert x.tobytes() == first.tobytes()
 
 
 def test_lower_bounds_of_leaves_by_both_methods():
