@@ -50,7 +50,7 @@ def run(report: Report, settings: Settings) -> None:
         Column("what", width=43),
         Column("series", ",d"),
         Column("gmtree", ".4f"),
-        Column("theirs", ",.3f"),
+        Column("theirs", ",.4f"),
         Column("times faster", ",.1f"),
         Column("largest difference", ".0e"),
     )
