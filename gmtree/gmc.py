@@ -180,7 +180,9 @@ def without_square_roots(tree: Tree, noisy: Any, variance: Any = None) -> np.nda
     return result.astype(v.dtype, copy=False)
 
 
-def release(tree: Tree, x: Any, epsilon: float, *, rng: Any = None) -> np.ndarray:
+def release(
+    tree: Tree, x: Any, epsilon: float, *, rng: np.random.Generator | int | None = None
+) -> np.ndarray:
     """Consistent noisy values from GMC as in the paper. For study only, NOT for publication.
 
     The five steps of Algorithm 2 take five lines of code. The noise is drawn in floating point from

@@ -111,7 +111,7 @@ def range_sum(tree: Tree, values: Any, ranges: Any, *, method: Method = "cover")
     return _leaf_sums("values", v[tree.leaves_left_to_right], pairs)
 
 
-def node_rmse(values: Any, truth: Any) -> Any:
+def node_rmse(values: Any, truth: Any) -> float | np.ndarray:
     """Root mean square error of all nodes.
 
     Parameters
@@ -141,7 +141,7 @@ def node_rmse(values: Any, truth: Any) -> Any:
 
 def range_rmse(
     tree: Tree, values: Any, truth: Any, ranges: Any, *, method: Method = "cover"
-) -> Any:
+) -> float | np.ndarray:
     """Root mean square error of sums over ranges of leaves.
 
     Parameters
@@ -313,7 +313,7 @@ def _answer(
     return sums.astype(v.dtype, copy=False)
 
 
-def _rmse(values: np.ndarray, truth: np.ndarray) -> Any:
+def _rmse(values: np.ndarray, truth: np.ndarray) -> float | np.ndarray:
     if values.ndim > truth.ndim:
         truth = truth[:, None]
     if truth.ndim > values.ndim or truth.shape[1:] not in ((), (1,), values.shape[1:]):

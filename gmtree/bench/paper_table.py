@@ -152,7 +152,7 @@ class Experiment:
         bias = consistency_bias(self.tree, values)
         if self.ranges is not None:
             values = queries.range_sum(self.tree, values, self.ranges)
-        rmse = queries.node_rmse(values, self.true_sums)
+        rmse = float(queries.node_rmse(values, self.true_sums))
         self.squares[name].append(Accuracy(rmse**2, bias**2))
 
     def measured(self, name: str) -> Accuracy:

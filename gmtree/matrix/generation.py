@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from gmtree.tree import Tree
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
+
+Sweep = Callable[..., None]
 
 
 class GenerationMatrix(TreeMatrix):
@@ -170,7 +173,7 @@ class GenerationMatrix(TreeMatrix):
         """
         return self._solve(_sweep.propagate, v, out, overwrite)
 
-    def _solve(self, sweep: Any, v: Any, out: np.ndarray | None, overwrite: bool) -> np.ndarray:
+    def _solve(self, sweep: Sweep, v: Any, out: np.ndarray | None, overwrite: bool) -> np.ndarray:
         if check.flag("overwrite", overwrite):
             if out is not None:
                 check.fail("out", "must not be given together with overwrite=True.")
@@ -194,7 +197,7 @@ class GenerationMatrix(TreeMatrix):
         return np.result_type(v, self.dtype)
 
     def _run(
-        self, sweep: Any, v: np.ndarray, out: np.ndarray | None, growth: int, *, in_place: bool
+        self, sweep: Sweep, v: np.ndarray, out: np.ndarray | None, growth: int, *, in_place: bool
     ) -> np.ndarray:
         """Result of one sweep over validated values."""
         dtype = self._result_dtype(v)

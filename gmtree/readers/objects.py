@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 
 from gmtree._kernels import tries as kernels
-from gmtree._validate import InputTypeError, array, fail, fail_type, index_dtype, shown
+from gmtree._validate import (
+    InputTypeError,
+    array,
+    counts_rows,
+    fail,
+    fail_type,
+    index_dtype,
+    shown,
+)
 from gmtree.labels.columns import column_names, is_frame, take_column
 from gmtree.labels.distinct import column, distinct_labels
 from gmtree.labels.libraries import library
@@ -145,7 +153,7 @@ def _from_frame(S: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | Non
     labels = None
     if names and first.dtype.kind not in "iufb":
         labels, names = first, names[1:]
-    elif library(S) == "pandas" and not _is_plain(S.index):
+    elif library(S) == "pandas" and not counts_rows(S.index):
         labels = S.index.to_numpy()
     if not names:
         fail("S", "must have a column for each leaf.")
@@ -153,11 +161,6 @@ def _from_frame(S: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | Non
     if labels is not None:
         labels = distinct_labels("S", column("S", labels), matrix.shape[0])
     return matrix, labels, None if labels is None else column("S", names)
-
-
-def _is_plain(index: Any) -> bool:
-    """Whether a pandas index is 0, 1, 2, ... and has no name."""
-    return index.name is None and np.array_equal(index.to_numpy(), np.arange(len(index)))
 
 
 def ones(S: Any, argument: str = "S") -> tuple[np.ndarray, np.ndarray, tuple[int, int]]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
+import numpy as np
+
 from gmtree import _validate as check
 from gmtree._text import printable
 from gmtree.tree.locate import level_names
@@ -71,7 +73,7 @@ def text(tree: Any, values: Any, depth: int, children: int) -> str:
     return "\n".join(f"{line:<{wide}}  {x:>{tall}}".rstrip() for (line, _), x in rows)
 
 
-def html(tree: Any, columns: Mapping[str, Any] | None = None) -> str:
+def html(tree: Any, columns: Mapping[str, np.ndarray] | None = None) -> str:
     """The top of a tree as an HTML table for notebooks, with columns of numbers per node."""
     shape = f"{tree.n:,} nodes, {tree.n_leaves:,} leaves, {tree.height} levels"
     style = "text-align:left;white-space:pre;font-family:monospace;padding:0 1em 0 0"
