@@ -13,7 +13,11 @@ import pytest
 FOLDER = Path(__file__).parents[2] / "examples"
 EXAMPLES = sorted(path.name for path in FOLDER.glob("*.py"))
 # Packages that an example needs and the tests do not.
-NEEDS = {"tourism.py": ("statsforecast", "pyhts"), "neural_reconciliation.py": ("torch",)}
+NEEDS = {
+    "neural_reconciliation.py": ("torch",),
+    "start_opendp.py": ("opendp",),
+    "tourism.py": ("statsforecast", "pyhts"),
+}
 # What makes an example small; none where it is small by itself.
 ARGUMENTS = {
     "census_release.py": ["--nodes", "20000", "--epsilon", "1"],
