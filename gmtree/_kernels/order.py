@@ -81,18 +81,30 @@ def count_children(parent, count):
 
 
 @kernel
-def count_buckets(parent, is_internal, shift, place):
-    """place[k, p >> shift] += 1 for the leaves (k = 0) and internal nodes (k = 1) below each p."""
+def place_buckets(parent, is_internal, shift, place):
+    """place[k, p >> shift] = where the bucket of the children of p begins; leaves have k = 0.
+
+    The buckets of leaves come first. Returns the number of leaves. `place` holds zeros on entry.
+    """
     n = np.uint64(parent.size)
     for i in range(n):
         p = np.uint64(parent[i])
         if p < n:
-            place[is_internal[i], p >> shift] += 1
+            place[is_internal[i], p >> shift] += ONE
+    total = np.uint64(0)
+    leaves = np.uint64(0)
+    for k in range(np.uint64(2)):
+        leaves = total
+        for bucket in range(np.uint64(place.shape[1])):
+            count = place[k, bucket]
+            place[k, bucket] = total
+            total += count
+    return leaves
 
 
 @kernel
 def fill_buckets(parent, is_internal, shift, place, pair):
-    """Append (i, p) to its bucket: pair[place[k, p >> shift]], with the places of `count_buckets`.
+    """Append (i, p) to its bucket: pair[place[k, p >> shift]], with the places of `place_buckets`.
 
     The parents of a bucket are so close to each other that what is known of them fits into the
     cache. With random numbers, access to memory takes most of the time otherwise.
@@ -102,10 +114,16 @@ def fill_buckets(parent, is_internal, shift, place, pair):
         p = np.uint64(parent[i])
         if p < n:
             k, bucket = np.uint64(is_internal[i]), p >> shift
-            r = np.uint64(place[k, bucket])
-            place[k, bucket] += 1
+            r = place[k, bucket]
+            place[k, bucket] = r + ONE
             pair[r, 0] = i
             pair[r, 1] = p
+
+
+@inlined
+def _start(end, i):
+    """Where the children of i begin in a list of `group_pairs`."""
+    return np.uint64(end[i - ONE]) if i > 0 else np.uint64(0)
 
 
 @kernel
@@ -147,12 +165,6 @@ def _counts_to_starts(end):
         total += count
 
 
-@inlined
-def _start(end, i):
-    """Where the children of i begin in a list of `group_pairs`."""
-    return np.uint64(end[i - ONE]) if i > 0 else np.uint64(0)
-
-
 @kernel
 def heights_parents_first(parent, is_internal, height):
     """h_p = 1 + max h_c over the internal nodes, in one reverse sweep; `height` holds zeros."""
@@ -166,15 +178,17 @@ def heights_parents_first(parent, is_internal, height):
 
 
 @kernel
-def heights_any_order(parent, is_internal, pending, queue, height):
+def heights_any_order(parent, is_internal, end, pending, queue, height):
     """Peel internal nodes with a first-in, first-out queue, which they leave by ascending height.
 
-    `pending` holds the counts of internal children and is used up. Returns how many nodes were
-    reached. The rest are the nodes on cycles, which have pending > 0.
+    `end` is that of `group_pairs` for internal children. `pending` becomes the number of internal
+    children that have not left the queue. Returns how many nodes were reached. The rest are the
+    nodes on cycles, which have pending > 0.
     """
     n = np.uint64(parent.size)
     tail = np.uint64(0)
     for i in range(n):
+        pending[i] = end[i] - _start(end, i)
         if is_internal[i] and pending[i] == 0:
             queue[tail] = i
             height[i] = 2

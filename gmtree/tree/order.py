@@ -80,9 +80,9 @@ def positions(
         kernels.heights_parents_first(parent, is_internal, height)
     else:
         leaves, inner = _grouped_by_parent(above, is_internal)
-        pending = np.diff(inner.end, prepend=above.dtype.type(0))
-        queue = np.empty(n_internal, above.dtype)
-        reached = kernels.heights_any_order(above, is_internal, pending, queue, unsigned(height))
+        pending, queue = np.empty(n, above.dtype), np.empty(n_internal, above.dtype)
+        work = pending, queue, unsigned(height)
+        reached = kernels.heights_any_order(above, is_internal, inner.end, *work)
         if reached < n_internal:
             first = int(np.flatnonzero(pending)[0])
             check.fail(argument, f"must have no cycle; {_describe_cycle(parent, first, labels)}.")
@@ -118,10 +118,8 @@ def _grouped_by_parent(parent: np.ndarray, is_internal: np.ndarray) -> tuple[Lis
     """Leaves and internal nodes, grouped by parent; their numbers may be random."""
     n = parent.size
     shift = np.uint64(max(0, n.bit_length() - _BUCKET_BITS))
-    place = np.zeros((2, (n >> int(shift)) + 1), np.int64)
-    kernels.count_buckets(parent, is_internal, shift, place)
-    n_leaves = int(place[0].sum())
-    place[:] = (np.cumsum(place) - place.ravel()).reshape(place.shape)
+    place = np.zeros((2, (n >> int(shift)) + 1), np.uint64)
+    n_leaves = kernels.place_buckets(parent, is_internal, shift, place)
     pair = np.empty((n - 1, 2), parent.dtype)
     kernels.fill_buckets(parent, is_internal, shift, place, pair)
 
