@@ -128,7 +128,9 @@ def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
 
 # --------------------------------------------------------------------------- tiers
 
-# A call is small if none of its arrays has more entries.
+# A call is small if none of its arrays has more entries. Threads must never share the arrays of an
+# interpreted call, because `_Tiers.interpret` may put all of them back. They share only trees with
+# many times as many nodes (`SMALLEST_SHARED_LEVEL` in `gmtree._sweep`).
 _SMALL = 4096
 # Seconds that a kernel is interpreted before it is compiled, which takes several times as long,
 # or before its machine code is loaded from disk, which takes about as long.

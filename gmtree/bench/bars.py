@@ -126,7 +126,7 @@ def several_columns(case: Case) -> Iterator[Check]:
 
 def building(case: Case) -> Iterator[Check]:
     """Tree.from_parents, in units of a stable argsort of the heights; and its memory."""
-    numberings = (("shuffled", trees.shuffled, 3.0), ("parents first", trees.depth_first, 1.5))
+    numberings = (("shuffled", trees.shuffled, 2.5), ("parents first", trees.depth_first, 1.5))
     for name, renumbered, limit in numberings:
         parent = renumbered(case.tree)
         build = partial(Tree.from_parents, parent)
@@ -280,6 +280,12 @@ def nonnegative(case: Case) -> Iterator[Check]:
         violation = info.violation / abs(v).max()
         claim = f"violation of optimality for {kind} counts, relative to the largest"
         yield case.check(claim, violation, 1e-9, about_results=True)
+    columns, post = np.repeat(v[:, None], COLUMNS, axis=1), Consistency(tree)
+    result = np.empty(columns.shape)
+    bounded = partial(post.project, columns, nonnegative=True, out=result)
+    one_by_one = {f"non-negative project of {COLUMNS} columns, of one": (bounded, None)}
+    unit = partial(post.project, v, nonnegative=True, out=out)
+    yield from case.ratios(unit, one_by_one, times=3)
 
 
 def bounds(case: Case) -> Iterator[Check]:
