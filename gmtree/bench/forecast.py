@@ -46,7 +46,7 @@ def run(report: Report, settings: Settings) -> None:
     full = settings.size is None
     share = 1.0 if settings.size is None else min(1.0, settings.size / LARGE)
     table = report.table(
-        "Seconds, frame to frame, 12 steps",
+        "Seconds for 12 steps",
         Column("what", width=43),
         Column("series", ",d"),
         Column("gmtree", ".4f"),
@@ -63,13 +63,13 @@ def run(report: Report, settings: Settings) -> None:
             report.step(step.__name__)
             report.add(step(table, share, times, full))
     report.notes.append(
-        "Theirs is hierarchicalforecast. For the first tree: `aggregate` with a sparse matrix and "
-        "`reconcile` with\nMinTraceSparse, whose iteration stops early (see the difference). For "
-        "a million series: MinTraceSparse(nonnegative=True),\narrays to arrays, measured at "
-        "40,000 series and one step and taken in proportion, both in seconds of one\nprocessor. "
-        "Below: rows x columns with all or some of their pairs, arrays to arrays, beside the "
-        "faster one of MinTraceSparse\nand, up to 1,000 series or with intervals, the dense "
-        "MinTrace. "
+        "Theirs is hierarchicalforecast. The first row is from frame to frame: `aggregate` with a "
+        "sparse matrix and\n`reconcile` with MinTraceSparse, whose iteration stops early (see the "
+        "difference). All other rows are from arrays to arrays.\nFor a million series: "
+        "MinTraceSparse(nonnegative=True), measured at 40,000 series and one step and taken in\n"
+        "proportion, both in seconds of one processor. Below: rows x columns with all of their "
+        "pairs or with gaps,\nbeside the faster one of MinTraceSparse and, up to 1,000 series or "
+        "with intervals, the dense MinTrace."
     )
 
 
@@ -276,7 +276,9 @@ def grouped(table: Table, share: float, times: int, full: bool) -> Iterator[Chec
         for method in case.methods:
             a, b, difference = _beside(case, method, S, dense, {**data, "tags": tags}, times)
             name = f"{shape[0]} x {shape[1]:,}" if shape[0] > 1 else "tree"
+            name += " with gaps" * (shape[2] < shape[0] * shape[1])
             extra = " intervals" * case.intervals + " nonnegative" * case.nonnegative
+            extra += ", one step" * (case.steps == 1)
             table.add(f"{name}, {method}{extra}", S.shape[0], a, b, b / a, difference)
             worst[case.limit] = min(worst.get(case.limit, np.inf), b / a)
             off = max(off, difference or 0.0)
