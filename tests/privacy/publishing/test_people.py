@@ -191,7 +191,8 @@ SOURCES = (*FRAMES, *FILES)
 
 def released(
     source: str, records: Records, rng: random.Random, folder: Path, *, public: bool = True,
-    neighbors: str = "add_remove", queries: list | None = None, **options,
+    neighbors: str = "add_remove", queries: list | None = None,
+    zeros: tuple[int, ...] = (), **options,
 ):  # fmt: skip
     """The release of these records, from a frame or a file; of tables if there are queries."""
     if source in FRAMES:
@@ -199,6 +200,8 @@ def released(
         leaves = {"tree": PUBLIC} if public else {"leaves_are_public": True}
         if queries is not None:
             options |= {"axes": AXES, "queries": queries}
+        if zeros:
+            options["structural_zeros"] = np.isin(np.arange(4), zeros).reshape(2, 2)
         return gm.release_frame(
             frame, LEVELS, person="who", neighbors=neighbors, **leaves, **options
         )
@@ -226,9 +229,8 @@ def released(
     else:
         words += ["--leaves-are-public"]
     if queries is not None:
-        pd.DataFrame(list(product(*AXES.values())), columns=list(AXES)).to_csv(
-            folder / "cells.csv", index=False
-        )
+        listed = [cell for k, cell in enumerate(product(*AXES.values())) if k not in zeros]
+        pd.DataFrame(listed, columns=list(AXES)).to_csv(folder / "cells.csv", index=False)
         asked = ",".join(":".join(query) or "total" for query in queries)
         words += ["--axes", ",".join(AXES), "--cells", str(folder / "cells.csv")]
         words += ["--queries", asked]
@@ -409,8 +411,11 @@ def check_loss(source: str, rng: random.Random, folder: Path, *, tables: bool) -
     if tables:
         queries = [(), ("sex",), ("age",), ("age", "sex")]
         options["queries"] = rng.sample(queries, rng.randrange(1, 4))
-        # Half of the cells are enough for two records of one person.
+        # Half of the cells are enough for two records of one person, and one that cannot occur.
         places = [(leaf, cell) for leaf, cell in places if cell in (0, 3)]
+        if neighbors == "add_remove" and rng.random() < 0.5:
+            options["zeros"] = rng.choice([(1,), (2,), (1, 2)])
+            places.append((3, options["zeros"][0]))
     made: dict[tuple[tuple[int, ...], ...], gm.Release | gm.TableRelease] = {}
 
     def of(own: tuple[tuple[int, ...], ...]) -> gm.Release | gm.TableRelease:

@@ -11,6 +11,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
+import reference
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from reference import neighbours
@@ -714,6 +715,32 @@ def test_structural_zeros_are_zero_and_the_rest_is_the_optimum(seeded):
     true = np.sqrt(np.diag(inverse)).reshape(5, -1)
     assert (stated[:, None] >= true * (1 - 1e-9)).all()
     assert (stated[:, None] > true * 1.001).any()
+
+
+@settings(max_examples=40)
+@given(parents(7), st.integers(0, 2**6 - 2), st.integers(1, 15), st.integers(0, 99))
+def test_tables_with_structural_zeros_are_the_optimum_on_any_tree(parent, zeros, asked, seed):
+    """Also if only some marginals are measured, which determine nothing but themselves."""
+    tree, rng = gm.Tree.from_parents(parent), np.random.default_rng(seed)
+    cells = [k for k in range(6) if not zeros >> k & 1]
+    mask = ~np.isin(np.arange(6), cells).reshape(2, 3)
+    names = [(), ("sex",), ("age",), ("sex", "age")]
+    queries = [query for k, query in enumerate(names) if asked >> k & 1]
+    counts = rng.integers(0, 30, (tree.n_leaves, 2, 3))
+    r = gm.release_tables(tree, counts, axes=AXES, queries=queries, rho=1, structural_zeros=mask)
+    below = np.array([reference.aggregate(parent, x) for x in np.eye(tree.n_leaves)]).T
+    workload, one = r.ledger._workload, np.eye(6).reshape(6, 2, 3)
+    sums = {q: np.kron(below, workload.marginal(one, q).reshape(6, -1)[cells].T) for q in queries}
+    scale = {(line.query, line.level): float(line.scale) for line in r.ledger.levels}
+    rows, y = [], []
+    for query, A in sums.items():
+        sigma = np.repeat([scale[query, d] for d in tree.depth.tolist()], len(A) // tree.n)
+        rows.append(A / sigma[:, None])
+        y.append(r.noisy[query].ravel() / sigma)
+    best = np.linalg.lstsq(np.vstack(rows), np.concatenate(y))[0]
+    for query, A in sums.items():
+        np.testing.assert_allclose(r.marginal(query).ravel(), A @ best, atol=1e-8)
+    assert not r.values[:, mask].any()
 
 
 def test_counts_in_structural_zeros_change_nothing(seeded, monkeypatch):
