@@ -37,7 +37,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    from gmtree.cli.rows import column_names, level_names
+    from gmtree.cli.table_files import column_names, level_names
 
     if args.file != files.STANDARD and not args.file.is_file():
         raise ValueError(f"FILE must be a file; there is no {str(args.file)!r}.")
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _is_release(path: Path) -> bool:
     """Whether a file is a saved release rather than any table."""
-    from gmtree.cli.rows import column_names
+    from gmtree.cli.table_files import column_names
 
     ending = files.kind("FILE", path, (".npz", *files.TABLES, ".ledger.json", *NEWICK))
     if ending == ".parquet":
@@ -119,7 +119,7 @@ def _describe_newick(tree: Any) -> str:
 
 
 def _tree(path: Path, levels: list[str]) -> Any:
-    from gmtree.cli.rows import Rows
+    from gmtree.cli.table_files import Rows
     from gmtree.tree import Tree
 
     rows = {tuple(row) for row in Rows(path, levels, None).texts()}

@@ -16,7 +16,7 @@ from gmtree._files import write_csv
 from gmtree._progress import Progress
 from gmtree._text import say
 from gmtree.cli import files
-from gmtree.cli.rows import Rows, level_names, read_parquet
+from gmtree.cli.table_files import Rows, level_names, read_parquet
 
 if TYPE_CHECKING:
     from gmtree.frames.reconcile import Solved

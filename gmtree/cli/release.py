@@ -16,8 +16,8 @@ from gmtree._files import write_csv
 from gmtree._progress import Progress
 from gmtree._text import say, short
 from gmtree.cli import files, resume
-from gmtree.cli.rows import level_names
-from gmtree.cli.tables import MOST_RECORDS, Tables, add_options, kept_share, tree_and_counts
+from gmtree.cli.counts import MOST_RECORDS, Tables, add_options, kept_share, tree_and_counts
+from gmtree.cli.table_files import level_names
 
 _DESCRIPTION = """\
 Publish the counts of a table with differential privacy.

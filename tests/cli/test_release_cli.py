@@ -18,7 +18,7 @@ import pytest
 
 import gmtree as gm
 from gmtree import cli
-from gmtree.cli.rows import ROWS_PER_STEP
+from gmtree.cli.table_files import ROWS_PER_STEP
 from gmtree.privacy import LEAVES_FROM_RECORDS, testing
 from gmtree.privacy.noise import words as random_words
 from gmtree.privacy.noise.mechanism import Mechanism

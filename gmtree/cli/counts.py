@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gmtree.cli import files
-from gmtree.cli.rows import Leaf, Rows, level_names
+from gmtree.cli.table_files import Leaf, Rows, level_names
 
 # The estimate of the share that K keeps counts at most this many records of a person.
 MOST_RECORDS = 20
