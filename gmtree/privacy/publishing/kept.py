@@ -135,6 +135,4 @@ def estimate(
         # Everything that was paid for is in the result.
         account.finish(made)
     spent = f"{made.ledger.measure} = {short(made.ledger.total, up=True)}"
-    if account is not None:
-        account.finish(made)
     return KeptShare(share, np.sqrt((slope * error) ** 2 @ np.ones(most)), spent)
