@@ -43,7 +43,7 @@ FIRST_OFFENDER = {
     "own parent": (lambda: gm.Tree.from_parents([-1, 1, 0, 3]), "node 1 is its own parent"),
     "labels": (
         lambda: gm.Tree.from_parents([-1, 0, 0, 0], labels=["a", "b", "a", "b"]),
-        "node 2 repeats 'a'",
+        "node 2 repeats the label 'a'",
     ),
     "rows": (
         lambda: gm.Tree.from_levels(["a", "b", "a", "b"], ["x", "x", "x", "x"]),
@@ -59,7 +59,7 @@ FIRST_OFFENDER = {
     ),
     "clusters": (
         lambda: gm.Tree.from_linkage([[0, 1, 1, 2], [2, 9, 1, 3], [3, 99, 1, 4]]),
-        "row 1 joins 2 and 9, but clusters so far are 0 to 4",
+        "row 1 joins 2 and 9, but the clusters that exist there are 0 to 4",
     ),
     "ranges": (
         lambda: gm.queries.range_sum(SHUFFLED, np.ones(5), [[0, 1], [2, 1], [0, 9]]),
@@ -123,7 +123,7 @@ FIRST_OFFENDER = {
     ),
     "rows of a Laplacian": (
         lambda: gm.Tree.from_laplacian([[1, -1, 0], [-1, 3, -1], [0, -1, 2]], root=0),
-        "row 1 does not",
+        "the sum of row 1 is not 0",
     ),
     "distances": (
         lambda: gm.Tree.from_distances([[0, 1, 5, 5], [1, 0, 5, 5], [5, 5, 0, 5], [5, 5, 5, 0]], 0),
@@ -161,7 +161,7 @@ def test_rows_of_a_laplacian_add_up_to_zero_but_for_rounding():
     for excess in (1e-6, -1e-6, 1e-8):
         wrong = L.copy()
         wrong[2, 2] += excess
-        with pytest.raises(ValueError, match="add up to 0; row 2 does not"):
+        with pytest.raises(ValueError, match="add up to 0; the sum of row 2"):
             gm.Tree.from_laplacian(wrong, root=0)
     rounded = L.copy()
     rounded[2, 2] += 1e-12

@@ -26,8 +26,6 @@ ANY_IS_ALL_THERE_IS = {
     "TableRelease.to_frame",
     "Tree.to_frame",
     "Unfinished.load",  # a Release or a TableRelease, whose files import that of accounts
-    "node_rmse",
-    "range_rmse",
 }
 
 
