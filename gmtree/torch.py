@@ -194,7 +194,8 @@ class Reconcile(torch.nn.Module):
         the product of the variances of their nodes.
     learn : {False, "node", "level"}
         Learn the logarithm of the variance of each node or level, in `log_variance`. Initial
-        variances must be positive and finite; a level starts at the mean of their logarithms.
+        variances must be positive and finite. A level starts at the mean of the logarithms of its
+        nodes' variances.
     nonnegative, dim, by_level
         See :func:`reconcile`. Not for several trees.
 

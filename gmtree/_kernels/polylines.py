@@ -236,11 +236,11 @@ def _pass_below(state, start, stop, x, slope):
 
 @helper
 def _add_up(entries, sums, start, stop, x, slope):
-    """Value at each entry into ``sums.price``, slope behind it into ``sums.jump``, from 0 on.
+    """Write the value at each entry to ``sums.price``, and the slope after it to ``sums.jump``.
 
-    x is the value at the price 0, `slope` that far below. Values are added up starting from the
-    price 0, since starting at very large prices would lose all digits. Returns the first entry at
-    or above 0, and the end of the reachable entries.
+    `x` is the value at the price 0, and `slope` is the slope before the first entry. Values are
+    added up from the price 0 in both directions, since starting at very large prices would lose all
+    digits. Returns the first entry at or above 0, and the end of the reachable entries.
     """
     lam, lost, top, middle, own = 0.0, 0.0, -np.inf, start, x
     for k in range(start, stop):

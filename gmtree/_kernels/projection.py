@@ -154,7 +154,10 @@ def count_undetermined(parent, s, t, count):
 
 @kernel
 def split_evenly(parent, s, t, count, q):
-    """Only undetermined children share a difference, evenly: the limit of large variances."""
+    """q_c = 1 / count_p for undetermined children c, and 0 for their other siblings.
+
+    This is the limit of large equal variances. Without undetermined children, q is unchanged.
+    """
     q[0] = known(s, t, np.uint64(0))
     for r in range(ONE, np.uint64(parent.size)):
         p = parent[r]

@@ -73,8 +73,8 @@ def run(args: argparse.Namespace) -> int:
         terms = (args.delta, args.neighbors, args.max_contributions, args.person)
         if any(term is not None for term in terms):
             raise ValueError(
-                "--delta, --neighbors, --max-contributions and --person go with the budget of a "
-                "new account."
+                "--delta, --neighbors, --max-contributions and --person need --epsilon or --rho, "
+                "the budget of a new account."
             )
         account = open_account(args.file)
     else:

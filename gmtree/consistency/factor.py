@@ -312,7 +312,7 @@ def _take(
 
 
 def _split_evenly(tree: Tree, s: np.ndarray, t: np.ndarray) -> np.ndarray:
-    """How nodes share differences if some children are undetermined."""
+    """The q of each node, by position, if some children are undetermined."""
     parent = tree._layout.parent
     count, q = np.zeros(t.size), np.empty(tree.n)
     kernels.count_undetermined(parent, s, t, count)

@@ -64,7 +64,7 @@ def _lengths(argument: str, spec: Any) -> dict[str, int]:
         str(name): check.count(f"{argument}[{name!r}]", k, least=1) for name, k in spec.items()
     }
     if 1 not in length.values():
-        check.fail(argument, "must have a frequency of one period, the shortest.")
+        check.fail(argument, "must have 1 as the number of periods of the shortest frequency.")
     if len(set(length.values())) < len(length):
         check.fail(argument, f"must have different numbers of periods, not {length}.")
     return length

@@ -117,8 +117,8 @@ def reconcile(
         both hold. The optimum within them is exact. Bounds that no coherent forecasts can meet
         are refused with an error that names the series. Only for a tree, with ``"ols"``,
         ``"wls_struct"`` or ``"wls_var"``. Intervals, and paths that are drawn, are those of a call
-        without `lower` and `upper`: they say what the forecasts know without the bounds, and a
-        bounded forecast may lie outside its interval. Paths in `Y_hat_df` keep the bounds.
+        without `lower` and `upper`, so that a bounded forecast may lie outside its
+        interval. Paths in `Y_hat_df` keep the bounds.
     temporal : bool
         Make the periods of `id_time_col` coherent for each series of `id_col`, instead of the
         series at each time. `S_df` is then the structure of the periods, or a dict of frequencies

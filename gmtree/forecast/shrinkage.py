@@ -174,7 +174,7 @@ class Shrunk(Method):
         return np.maximum(out, 0, out=out)
 
     def draw(self, sigma: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Draw errors with the shrunk correlations, from one part per series and one per period."""
+        """Draw errors with the shrunk correlations: a part for each series and a shared part."""
         own = np.sqrt(self._own)[:, None] * rng.standard_normal(sigma.shape)
         shared = self._columns @ rng.standard_normal((self._columns.shape[1], sigma.shape[1]))
         return sigma * (own + shared / self._deviation[:, None])

@@ -32,8 +32,8 @@ def diagnose_frame(
     Parameters
     ----------
     frame, levels, value, variance, by, tree, threads
-        See :func:`reconcile_frame`; `value` is one column. The sizes of standardised residuals
-        only have a meaning if variances are given, their order also without.
+        See :func:`reconcile_frame`; `value` is one column. The order of the standardised residuals
+        is meaningful without `variance` too; their sizes are meaningful only with it.
 
     Returns
     -------

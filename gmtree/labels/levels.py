@@ -112,7 +112,7 @@ def from_levels(
         )
     if not records and made.parent.size - np.count_nonzero(inner) < made.node.size:
         _refuse_repeated(made, coded)
-    # Without records the rows are the leaves in order. The memory is needed for sorting.
+    # If rows are not records, row k is leaf k: `node` is not needed, and sorting needs its memory.
     return made if records else made._replace(node=made.node[:0].copy())
 
 

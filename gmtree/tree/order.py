@@ -95,9 +95,11 @@ def positions(
     order, position_parent = np.empty(n, dtype), np.full(n, -1, dtype)
     result = unsigned(order), unsigned(position_parent)
     if parents_first:
-        work = np.zeros((2, n), above.dtype)
+        scratch = np.zeros((2, n), above.dtype)
         if not by_height:
-            by_height = kernels.order_by_number(above, is_internal, *work, *result) > _LARGE_FAMILY
+            by_height = (
+                kernels.order_by_number(above, is_internal, *scratch, *result) > _LARGE_FAMILY
+            )
         if by_height:
             inner = Lists(np.zeros(n, above.dtype), np.empty(n_internal, above.dtype))
             kernels.group_internal(above, is_internal, *inner)
@@ -105,8 +107,8 @@ def positions(
         cursor = unsigned(level_start[-2::-1].copy())
         kernels.order_internal(root, unsigned(height), *inner, cursor, n_internal, *result)
     if parents_first:
-        work[0] = 0
-        kernels.order_leaves_by_number(above, is_internal, n_internal, work[0], *result)
+        scratch[0] = 0
+        kernels.order_leaves_by_number(above, is_internal, n_internal, scratch[0], *result)
     else:
         kernels.order_leaves(*leaves, n_internal, *result)
     return Positions(

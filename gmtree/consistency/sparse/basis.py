@@ -45,7 +45,7 @@ class Basis:
 
     @classmethod
     def of(cls, A: Any, w_a: np.ndarray, w_b: np.ndarray) -> Basis:
-        """From the aggregation matrix in compressed rows, and the variances."""
+        """Choose a basis for an aggregation matrix in compressed rows, given the variances."""
         found, (n_a, n_b) = _candidates(A, w_a, w_b), A.shape
         if not found.size:
             identity = (np.ones(n_b), np.arange(n_b), np.arange(n_b + 1))

@@ -96,9 +96,9 @@ def nonnegative_optimum(
     tolerance : float
         Largest `distance` of the result from the optimum.
     most : int
-        Largest number of problems without bounds to solve.
+        Largest number of problems to solve, each with some series fixed at zero and no bounds.
     held : array of bool by bottom series, optional
-        A guess which series are zero in the optimum.
+        Bottom series that are probably zero in the optimum: the first guess.
 
     Raises
     ------

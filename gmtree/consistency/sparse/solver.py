@@ -283,8 +283,8 @@ class SparseSolver:
         ----------
         series : array of int, optional
         noise : array of shape (series,) or (series, columns), optional
-            True variances of the measurements, if they differ from the weights. Finite if a series
-            is measured. With columns, the result has the same columns.
+            True variances of the measurements, if they differ from the weights. They must be finite
+            for measured series. Each column is a set of variances, with a column in the result.
         tolerance, most
             For conjugate gradients, as in :meth:`solve`.
         """

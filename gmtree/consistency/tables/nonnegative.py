@@ -43,8 +43,8 @@ from gmtree.consistency.tables.solver import TableSolver
 from gmtree.matrix import GenerationMatrix
 
 # If the matrix of sums has at most `SMALL` entries, an active set is tried first. If it has at most
-# `MEDIUM`, an active set is tried after splitting failed, which then gets `MOST_SPLITTING`
-# iterations.
+# `MEDIUM` entries, splitting is tried first, with at most `MOST_SPLITTING` iterations, and then an
+# active set. Larger matrices leave only splitting.
 SMALL, MEDIUM, MOST_SPLITTING = 30_000, 3_000_000, 1000
 # Values that needed few iterations in experiments: the pull in units of the precision of a cell, if
 # whole tables are measured at the leaves and if they are not, and the over-relaxation of each step.
@@ -54,14 +54,14 @@ BALANCE_EVERY, IMBALANCE = 20, 25.0
 
 
 class State(NamedTuple):
-    """A starting point for similar measurements.
+    """The state in which a method ended, from which it can start for similar measurements.
 
     Attributes
     ----------
     w : array of shape (leaves, cells)
-        Not positive for cells that are held at zero.
+        Zero or negative for cells that are held at zero.
     rho : array of shape (leaves,) or None
-        The pull, after a splitting method.
+        The pull at each leaf, if the splitting method was used.
     """
 
     w: np.ndarray
@@ -217,9 +217,10 @@ class Splitting:
         self._mend_node, self._mend_variance = self._mending()
 
     def _mending(self) -> tuple[np.ndarray, np.ndarray]:
-        """Nearest measured node at or above each leaf without a measured table, and variances.
+        """Return nodes whose totals repair leaves without a measured table, and variances.
 
-        The variance of each node is that of the sum of all cells of its best query.
+        These are the nearest measured node at or above each such leaf, and for every node the
+        variance of its total as computed from its best query.
         """
         problem, tree = self.problem, self.problem.tree
         size = np.array([np.prod(query.lengths) for query in problem.queries])

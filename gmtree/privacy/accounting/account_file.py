@@ -269,7 +269,8 @@ def refuse_unknown(entries: tuple[Entry, ...], ledger: Any, provenance: Any) -> 
     """Raise a ValueError unless an account has the entry that a release was charged to."""
     drawn = (provenance or {}).get("account")
     if not isinstance(drawn, dict):
-        check.fail("account", "must be the one that the release was charged to; it names none.")
+        rule = "must be the one that was charged for the release; the release names none."
+        check.fail("account", rule)
     number = drawn.get("entry")
     known = [x for x in entries if x.number == number and x.hash == drawn.get("hash")]
     if not known:

@@ -235,7 +235,9 @@ def loss_of_laplace(scale: Fraction) -> Fraction | None:
 
 @lru_cache(maxsize=4096)
 def loss_of_gaussian(sigma: Fraction) -> Fraction | None:
-    """An upper bound of m^2 / 2 for discrete Gaussian noise; see :func:`loss_of_laplace`.
+    """An upper bound of m^2 / 2 for discrete Gaussian noise on a count that changes by 1.
+
+    Returns None if the noise is so small that no useful bound is known.
 
     Examples
     --------

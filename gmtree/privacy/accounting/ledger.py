@@ -372,7 +372,7 @@ def _target(listed: Any) -> tuple[Fraction, Fraction] | None:
 
 
 def _lines(listed: Any, axes: Any) -> tuple[LevelAccount, ...]:
-    """The lines: one per level, or for each level the same queries of its tables."""
+    """The stored lines: one per level, or one per level and query if nodes have tables."""
     queries: list[Any] = [None]
     if axes is not None:
         first = [line for line in _list(listed) if line["level"] == 1]

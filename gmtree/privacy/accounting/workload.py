@@ -44,8 +44,8 @@ class Workload:
     cells : tuple of int
         Sizes of the queries' tables.
     asked : int
-        How many of the queries were requested. One more query may follow them: the total, which is
-        there for invariants only.
+        How many of the queries the caller requested. They come first. The total may follow them as
+        one more query, which serves invariants only.
     zeros : tuple of int
         Cells of a whole table, counted along its axes, that are known to be empty at every leaf.
     """
@@ -76,7 +76,7 @@ class Workload:
         return cls(axes_, names, cells, len(names))
 
     def with_total(self) -> Workload:
-        """Add a query for exact totals unless it exists; its other totals are not measured."""
+        """Add the query of the total, for invariants; totals that are not exact stay unmeasured."""
         if () in self.queries:
             return self
         return replace(self, queries=(*self.queries, ()), cells=(*self.cells, 1))

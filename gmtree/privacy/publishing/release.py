@@ -118,7 +118,7 @@ def release(
     max_count : int, optional
         Public bound at which the counts of leaves are cut off before noise is added. By default,
         and at most, 2^50 divided by the height and by the number of leaves. That is more than
-        any count on many trees (5 10^8 for a star of a million leaves), but low on deep trees:
+        any count on many trees (5e8 for a star of a million leaves), but low on deep trees:
         4,503 on a caterpillar of 10^6 nodes. The ledger states the bound. This argument is not
         allowed with ``neighbors="change_one"``, whose public total must be at most 2^50 divided by
         the height.

@@ -97,7 +97,7 @@ def test_a_restored_backup_is_noticed_when_a_release_is_shown(path, tmp_path):
         restored.verify(second)
     with pytest.raises(ValueError, match="must know the release"):
         Account(epsilon=1).verify(first)
-    with pytest.raises(ValueError, match="it names none"):
+    with pytest.raises(ValueError, match="the release names none"):
         restored.verify(gm.release(TREE, COUNTS, epsilon=1))
 
 
