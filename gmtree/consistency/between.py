@@ -70,7 +70,7 @@ def _largest(a: np.ndarray) -> float:
     for k in range(0, len(a), STRETCH):
         sizes = abs(a[k : k + STRETCH])
         sizes[np.isinf(sizes)] = 0
-        largest = max(largest, float(sizes.max()))
+        largest = max(largest, float(sizes.max(initial=0)))
     return largest
 
 
