@@ -16,11 +16,11 @@ Show a privacy account: its budget, its charges with their times and trees, and 
 
 With --epsilon or --rho a new account is created in FILE; an account that exists must have the same
 terms. 'gmtree release --account FILE' charges its loss before anybody sees the noisy counts, and
-refuses a release that would exceed the budget. Releases that were charged, but not written before
-their run ended, are listed: 'gmtree release --resume' writes them.
+refuses a release that would exceed the budget. If a run ends after the charge but before it has
+written its release, this release is listed here, and 'gmtree release --resume' writes it.
 
 'gmtree account verify FILE OUT...' checks that no entry was changed or removed, and that the
-account knows these releases. A backup of the account that is older than a release does not.
+account has an entry for each of these releases. A backup that is older than a release has none.
 """
 
 
@@ -37,9 +37,11 @@ def add_parser(subparsers: Any) -> None:
     p.add_argument("more", nargs="*", type=Path, help=argparse.SUPPRESS)
     budget = p.add_mutually_exclusive_group()
     budget.add_argument("--epsilon", help="create an account with this budget, such as 1 or 1/3")
-    budget.add_argument("--rho", help="create an account in zero-concentrated differential privacy")
+    budget.add_argument(
+        "--rho", help="create an account with this budget of zero-concentrated differential privacy"
+    )
     p.add_argument(
-        "--delta", help="with --epsilon: an account in rho that implies (epsilon, delta)"
+        "--delta", help="with --epsilon: create an account in rho that implies (epsilon, delta)"
     )
     p.add_argument(
         "--neighbors", choices=("add_remove", "change_one"),
@@ -54,7 +56,8 @@ def add_parser(subparsers: Any) -> None:
     p.add_argument(
         "--person",
         metavar="COLUMN",
-        help="privacy unit: all records of a person, whom this column identifies in every release",
+        help="privacy unit: all records of a person; every release must name this column, which "
+        "identifies people",
     )
     p.set_defaults(run=run)
 
@@ -65,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.more:
         if str(args.file) != "verify":
-            raise ValueError("More than one FILE must follow 'verify'.")
+            raise ValueError("Several files must follow 'verify'; otherwise give one FILE.")
         return _verify(*args.more)
     if str(args.file) == "verify":
         raise ValueError("'verify' must be followed by the FILE of an account.")
@@ -90,8 +93,8 @@ def run(args: argparse.Namespace) -> int:
     say(account)
     if account.unfinished():
         say(
-            "  'gmtree release --resume ENTRY --account FILE -o OUT' writes it, without a further "
-            "charge or draw; 'Account.unfinished' is the list in Python."
+            "  To write one, without a further charge or draw: 'gmtree release --resume ENTRY "
+            "--account FILE -o OUT'. In Python, 'Account.unfinished' lists them."
         )
     return 0
 

@@ -17,8 +17,8 @@ from gmtree.cli.table_files import Leaf, Rows, level_names
 # The estimate of the share that K keeps counts at most this many records of a person.
 MOST_RECORDS = 20
 _WHICH_CELLS = (
-    "Give the public list of cells with --cells FILE: a table with the columns of --axes. Values "
-    "that were taken from the data would publish that someone has them."
+    "Give the public list of cells with --cells FILE: a table with the columns of --axes. A list "
+    "taken from the data would reveal which values occur."
 )
 
 
@@ -30,14 +30,15 @@ def add_options(p: argparse.ArgumentParser) -> None:
         "--cells",
         metavar="FILE",
         type=Path,
-        help="public list of cells that can occur, with the columns of --axes: their values, in "
-        "the order in which they first occur, are the rows and columns of each table; other "
-        "combinations are published as 0 without noise, and records in them are not counted",
+        help="table with the columns of --axes and a row for each cell that can occur, from public "
+        "knowledge; its values, in the order in which they first occur, label the axes of the "
+        "tables at the leaves; combinations of them that it does not list are published as 0 "
+        "without noise, and records in such cells are not counted",
     )
     group.add_argument(
         "--queries",
         metavar="Q",
-        help="measured sums of the tables, such as total,A,A:B (default: the total and the whole "
+        help="sums of each table to measure, such as total,A,A:B (default: the total and the whole "
         "table)",
     )
 
@@ -55,16 +56,19 @@ class Tables:
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> Tables | None:
-        """From the options; None for plain counts. Reads only the file of cells."""
+        """Read the options and the file of cells; returns None if there are no axes."""
         if args.axes is None:
             for name in ("cells", "queries"):
                 if getattr(args, name) is not None:
-                    raise ValueError(f"--{name} goes with --axes.")
+                    raise ValueError(f"--{name} needs --axes.")
             return None
         names = level_names(args.axes, "--axes")
         both = set(names) & {*level_names(args.levels), args.count, args.person}
         if both:
-            raise ValueError(f"--axes must not name other columns; {min(both)!r} is one already.")
+            raise ValueError(
+                "--axes must name other columns than --levels, --count and --person; "
+                f"{min(both)!r} is one of these."
+            )
         if args.cells is None:
             raise ValueError(_WHICH_CELLS)
         queries = _queries(args.queries, names)
@@ -116,7 +120,9 @@ def _queries(text: str | None, axes: list[str]) -> list[tuple[str, ...]]:
                     f"axes are {', '.join(axes)}."
                 )
         if len(set(query)) < len(query) or set(query) in map(set, found):
-            raise ValueError(f"--queries must be different; {part.strip()!r} repeats something.")
+            raise ValueError(
+                f"--queries must not repeat a query or an axis; {part.strip()!r} does."
+            )
         found.append(query)
     return found
 
@@ -162,7 +168,7 @@ def kept_share(args: argparse.Namespace) -> Any:
 
 
 def _public_leaves(args: argparse.Namespace, levels: list[str]) -> dict[Leaf, None] | None:
-    """The leaves that --tree lists; None without it."""
+    """The leaves that --tree lists; None if it is not given."""
     if args.tree is None:
         return None
     known = dict.fromkeys(path for path, _ in Rows(args.tree, levels, None))
@@ -177,7 +183,7 @@ Cell = tuple[int, ...]
 class _Records:
     """Read the leaf and the cell of each row of FILE.
 
-    `known` has the public leaves; None if the leaves that occur are public.
+    `known` holds the public leaves. It is None if the leaves that occur are public knowledge.
     """
 
     def __init__(
@@ -200,7 +206,7 @@ class _Records:
         return found
 
     def add_up_people(self, bounds: Any) -> dict[tuple[Leaf, Cell], int]:
-        """The number of records by leaf and cell; a person's count only up to `bounds`."""
+        """The number of records by leaf and cell, without a person's records beyond `bounds`."""
         from gmtree.labels.codes import Codes
         from gmtree.labels.columns import encode
         from gmtree.privacy.publishing.people import kept_records, leaf_keys, number_people
@@ -242,7 +248,7 @@ class _Records:
         return np.array([people.setdefault(who, len(people)) for _, who in records], np.int64)
 
     def _placed(self, rows: Any) -> Iterator[tuple[tuple[Leaf, Cell], Any]]:
-        """The leaf and the cell of each row, and its count or person; unknown ones are refused."""
+        """Yield the leaf and the cell of each row, and its count or person; refuse unknown rows."""
         cache: dict[Leaf, Cell | None] = {}
         zeros = None if self._tables is None else self._tables.zeros
         for labels, further in rows:

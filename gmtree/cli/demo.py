@@ -49,7 +49,9 @@ def add_parser(subparsers: Any) -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--nodes", type=int, default=200_000, help="size (default: %(default)s)")
+    parser.add_argument(
+        "--nodes", type=int, default=200_000, help="number of nodes (default: %(default)s)"
+    )
     parser.add_argument("--epsilon", default="1", help="privacy budget (default: %(default)s)")
     parser.add_argument(
         "--picture",

@@ -64,7 +64,7 @@ def reading(path: Path) -> Iterator[Input]:
             with gzip.GzipFile(fileobj=raw) as stream:
                 yield Input(stream, raw, size)  # type: ignore[arg-type]
         except (gzip.BadGzipFile, EOFError, zlib.error):
-            raise ValueError(f"{path.name} must be a gzip file; it is not, or damaged.") from None
+            raise ValueError(f"{path.name} must be an undamaged gzip file.") from None
 
 
 def check_output(argument: str, path: Path) -> None:

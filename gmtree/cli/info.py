@@ -1,4 +1,4 @@
-"""`gmtree info FILE`: describe a saved release, a ledger, a table or a Newick file."""
+"""Describe a saved release, a ledger, a table or a Newick file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def add_parser(subparsers: Any) -> None:
     """Register the command."""
     parser = subparsers.add_parser(
         "info",
-        help="describe a saved release, or the tree that the columns of a table make",
+        help="describe a saved release, a ledger, or the tree in a table or Newick file",
         description=__doc__,
     )
     parser.add_argument(
@@ -30,7 +30,9 @@ def add_parser(subparsers: Any) -> None:
         "'-' for standard input) or Newick (.nwk, .nw, .newick, .tre, .tree, also with .gz)",
     )
     parser.add_argument(
-        "--levels", metavar="A,B,...", help="columns of a table that make a tree, coarse to fine"
+        "--levels",
+        metavar="A,B,...",
+        help="columns of labels in a table, coarse to fine: describe the tree that they form",
     )
     parser.set_defaults(run=run)
 
@@ -55,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         say(f"{files.shown(args.file)}: a table with the columns")
         for name in column_names(args.file):
             say(f"  {name}")
-        say("Name those that make a tree with --levels, coarse to fine.")
+        say("For the tree in some of them, name these with --levels, coarse to fine.")
     return 0
 
 

@@ -28,12 +28,13 @@ _DESCRIPTION = """\
 Make the values of a table add up, with the least change.
 
 FILE (.csv, .csv.gz or .parquet) has one column per level, coarse to fine, and a row for each node
-with its value: the columns of finer levels are empty in the row of a coarser node, and all are
-empty in that of the total; the label 'total' does not stand for it. Nodes without a row, or
-without a value, were not measured; with --by, each group must have a row for each leaf.
+with its value. In the row of a coarser node, the columns of finer levels are empty. In the row of
+the total, the columns of all levels are empty; 'total' would be a label like any other. A node
+without a row, or without a value, counts as not measured. With --by, each group must have a row for
+each leaf.
 
 OUT (.csv, .csv.gz or .parquet) gets all rows and columns in their order with consistent values,
-then rows for nodes that had none, in which other columns are empty. A value that does not change
+then rows for nodes that had no row, in which other columns are empty. A value that does not change
 keeps its digits. FILE and OUT may be '-' for CSV from standard input or to standard output. Rows in
 messages count from 0, below the names of the columns. Labels are written as they are: a spreadsheet
 may run a label that begins with =, +, - or @ as a formula.
@@ -49,28 +50,32 @@ def add_parser(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     p.add_argument("file", metavar="FILE", type=Path, help="values; '-' for standard input")
-    p.add_argument("--levels", metavar="A,B,C", required=True, help="columns, coarse to fine")
+    p.add_argument(
+        "--levels", metavar="A,B,C", required=True, help="columns of labels, coarse to fine"
+    )
     p.add_argument("--value", metavar="COLUMN", required=True, help="column of values")
     p.add_argument(
         "--variance", metavar="V", help="column of variances, or one number (default: all equal)"
     )
     p.add_argument(
         "--by", metavar="A,B", default="",
-        help="columns such as dates: rows with the same entries add up among themselves",
+        help="columns that define groups, such as dates; each group is reconciled separately",
     )  # fmt: skip
-    p.add_argument("--nonnegative", action="store_true", help="no value below 0")
+    p.add_argument("--nonnegative", action="store_true", help="require values of at least 0")
     p.add_argument(
         "--lower", metavar="B", help="column of lower bounds, or one number for all leaves"
     )
-    p.add_argument("--upper", metavar="B", help="column of upper bounds, or one number likewise")
-    p.add_argument("--integer", action="store_true", help="whole numbers")
+    p.add_argument(
+        "--upper", metavar="B", help="column of upper bounds, or one number for all leaves"
+    )
+    p.add_argument("--integer", action="store_true", help="round the values to whole numbers")
     p.add_argument(
         "-o", "--output", metavar="OUT", type=Path, required=True, help="file to write"
     )  # fmt: skip
     p.add_argument(
         "--report", metavar="REPORT", type=Path,
-        help="also compare each value with the one that all others imply, the most suspicious "
-        "value first, and write the table to this file",
+        help="also write a table to this file that compares each value with the value that all "
+        "other values imply, the most suspicious value first",
     )  # fmt: skip
     p.add_argument("--force", action="store_true", help="replace files without asking")
     p.set_defaults(run=run)
@@ -92,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
     wanted = [*by, *levels, *measured]
     if len(set(wanted)) < len(wanted):
         twice = next(name for k, name in enumerate(wanted) if name in wanted[:k])
-        raise ValueError(f"Columns must have one use each; {twice!r} has two.")
+        raise ValueError(f"A column must not be used twice; {twice!r} is.")
     is_parquet = files.kind("FILE", args.file, files.TABLES) == ".parquet"
     if is_parquet:
         table = read_parquet(args.file, wanted)
@@ -138,7 +143,7 @@ def _may_write_all(outputs: dict[str, Path], force: bool) -> bool:
     from gmtree.cli.release import may_write
 
     if len(set(outputs.values())) < len(outputs):
-        raise ValueError("REPORT must be another file than OUT.")
+        raise ValueError("REPORT and OUT must be different files.")
     for name, path in outputs.items():
         files.kind(name, path, files.TABLES)
         files.check_output(name, path)

@@ -23,15 +23,18 @@ _DESCRIPTION = """\
 Publish the counts of a table with differential privacy.
 
 FILE (.csv, .csv.gz or .parquet) has one column per level, coarse to fine, and a row for each leaf
-with its count, or for each record. OUT gets a row for every node (.csv, .csv.gz, .parquet) or all
-that is needed to repeat the post-processing (.npz, .parquet; see gmtree.Release.load). Either may
-be '-' for CSV from standard input or to standard output. The values of each parent and its
-children add up; --nonnegative and --integer make them non-negative and whole. The ledger of OUT.csv
-is written to OUT.csv.ledger.json. If OUT is standard output, the ledger is only printed.
+with its count, or for each record. OUT (.csv, .csv.gz or .parquet) gets a row for every node. From
+.parquet and .npz files the release can be loaded, to repeat the post-processing without new noise
+(see gmtree.Release.load). FILE and OUT may be '-' for CSV from standard input or to standard
+output.
+
+The values of the children of a node add up to its own value. --nonnegative and --integer make all
+values non-negative and whole. The ledger of OUT.csv is written to OUT.csv.ledger.json. If OUT is
+standard output, the ledger is only printed.
 
 With --axes A,B each leaf has a table: its records are counted by the columns A and B, whose values
-come from the public list --cells. OUT then has columns such as value_f_old for each cell of each
-of the --queries; the cell is named by its labels.
+come from the public list --cells. OUT then has columns for each cell of each of the --queries,
+whose names end with the labels of the cell, such as value_f_old.
 
 Labels are written as they are: a spreadsheet may run a label that begins with =, +, - or @ as a
 formula.
@@ -44,14 +47,14 @@ the run is interrupted after the charge, finish it with
 
     gmtree release --resume --account FILE -o OUT
 
-The list of leaves is published, so that it must not depend on anyone's record. Give it with
---tree. If the leaves that occur in FILE are public knowledge, say so with --leaves-are-public;
-the ledger then names them as outside the guarantee.
+The list of leaves is published, so it must not depend on anyone's record. Give it with --tree. If
+the leaves that occur in FILE are public knowledge, say so with --leaves-are-public. The ledger then
+states that the guarantee does not cover this list.
 """
 _WHICH_LEAVES = (
     "Give the public list of leaves with --tree FILE. Without it the tree would consist of the "
-    "leaves that occur in the data, which publishes exactly that someone has a record there; if "
-    "that is public knowledge, say so with --leaves-are-public."
+    "leaves that occur in the data, and would reveal that someone has a record there. If that is "
+    "public knowledge, say so with --leaves-are-public."
 )
 
 
@@ -66,7 +69,7 @@ def add_parser(subparsers: Any) -> None:
     p.add_argument(
         "file", metavar="FILE", type=Path, nargs="?", help="counts; '-' for standard input"
     )
-    p.add_argument("--levels", metavar="A,B,C", help="columns, coarse to fine")
+    p.add_argument("--levels", metavar="A,B,C", help="columns of labels, coarse to fine")
     p.add_argument(
         "--count",
         metavar="COLUMN",
@@ -78,16 +81,16 @@ def add_parser(subparsers: Any) -> None:
     budget.add_argument("--rho", help="budget of zero-concentrated differential privacy")
     p.add_argument(
         "--delta",
-        help="with --epsilon: choose rho so that both hold (above 0, below 1); with --rho: also "
-        "print the epsilon for this delta",
+        help="a number between 0 and 1; with --epsilon: use the largest rho that satisfies "
+        "(epsilon, delta)-differential privacy; with --rho: also print the epsilon for this delta",
     )
     p.add_argument(
         "--shares",
         metavar="S",
         default="equal",
         help="how to split the budget among the levels: 'equal', 'nodes' or 'leaves' (least error "
-        "of all nodes or of the leaves), or "
-        "numbers such as 1,2,4 from the root down",
+        "of all nodes or of the leaves), or numbers such as 1,2,4 from the root down "
+        "(default: equal)",
     )
     add_options(p)
     _add_people(p)
@@ -100,7 +103,8 @@ def _add_people(p: argparse.ArgumentParser) -> None:
     """Add the options of the privacy unit and of the account."""
     p.add_argument(
         "--neighbors", choices=("add_remove", "change_one"), default="add_remove",
-        help="neighbouring data sets: records added or removed, or moved to another leaf",
+        help="how neighbouring data sets differ: one person's records are added or removed, or "
+        "moved to another leaf (default: add_remove)",
     )  # fmt: skip
     p.add_argument(
         "--max-contributions",
@@ -116,41 +120,47 @@ def _add_people(p: argparse.ArgumentParser) -> None:
     )
     p.add_argument(
         "--max-leaves", metavar="K", type=int,
-        help="with --person: maximum number of leaves with counted records of one person",
+        help="with --person: maximum number of leaves in which records of one person count",
     )  # fmt: skip
     p.add_argument(
         "--person", metavar="COLUMN",
         help="column that identifies the person of each record; records beyond the bounds above "
-        "are left out, and stated errors do not include them",
+        "are left out, and the stated errors do not include this loss",
     )  # fmt: skip
     p.add_argument(
         "--estimate-kept", metavar="B",
-        help="with --person and --dry-run: spend this budget, in epsilon or rho as the release, "
-        f"on a private estimate of the share of records that each K up to {MOST_RECORDS} keeps",
+        help="with --person and --dry-run: spend this budget, in epsilon or rho like the release, "
+        "on a private estimate of the share of records that --max-contributions K would keep, for "
+        f"each K up to {MOST_RECORDS}",
     )  # fmt: skip
     p.add_argument(
         "--account", metavar="FILE", type=Path,
-        help="charge this privacy account first, and refuse what exceeds it (see gmtree account)",
+        help="privacy account to charge before noise is drawn; a release that exceeds its budget "
+        "is refused (see gmtree account)",
     )  # fmt: skip
-    p.add_argument("--purpose", default="", help="a purpose, for the entry in the account")
+    p.add_argument(
+        "--purpose", default="", help="purpose of the release, for its entry in the account"
+    )
     resume.add_option(p)
 
 
 def _add_leaves(p: argparse.ArgumentParser) -> None:
     """Add the options of public leaves and counts."""
     p.add_argument(
-        "--max-count", metavar="N", type=int, help="public bound at which counts are cut off"
-    )
+        "--max-count", metavar="N", type=int,
+        help="public bound at which the counts of leaves are cut off before noise is added",
+    )  # fmt: skip
     p.add_argument(
         "--invariants", metavar="A,B", default="",
-        help="levels published exactly ('total' is the root), outside the guarantee",
+        help="levels whose counts are published exactly, so that the guarantee does not cover "
+        "them ('total' is the root)",
     )  # fmt: skip
     leaves = p.add_mutually_exclusive_group()
     leaves.add_argument("--tree", metavar="FILE", type=Path, help="public list of all leaves")
     leaves.add_argument(
         "--leaves-are-public",
         action="store_true",
-        help="take the leaves that occur in FILE, which is then outside the guarantee",
+        help="use the leaves that occur in FILE; the guarantee does not cover this list",
     )
     p.add_argument(
         "--ignore-unknown", action="store_true",
@@ -308,27 +318,27 @@ def _check_options(args: argparse.Namespace) -> str:
             f"not {args.shares!r}."
         )
     if args.purpose and args.account is None:
-        raise ValueError("--purpose goes with --account.")
+        raise ValueError("--purpose needs --account.")
     if args.max_leaves is not None and args.person is None:
-        raise ValueError("--max-leaves goes with --person: it can only be enforced.")
+        raise ValueError("--max-leaves needs --person, the column by which it is enforced.")
     if args.estimate_kept is not None and (args.person is None or not args.dry_run):
-        raise ValueError("--estimate-kept goes with --person and --dry-run.")
+        raise ValueError("--estimate-kept needs --person and --dry-run.")
     if args.estimate_kept is not None and args.file == files.STANDARD:
         raise ValueError("FILE must not be '-' with --estimate-kept: it is read twice.")
     if args.person is not None and args.count is not None:
-        raise ValueError("--person goes without --count: a row must be one record.")
+        raise ValueError("--person must not be given with --count: each row is one record.")
     _bounds(args)
     if args.account is not None:
         open_account(args.account)
     if args.tree is None and not args.leaves_are_public:
         raise ValueError(_WHICH_LEAVES)
     if args.ignore_unknown and args.tree is None:
-        raise ValueError("--ignore-unknown goes with --tree: without it no leaf is unknown.")
+        raise ValueError("--ignore-unknown needs --tree: without it no leaf is unknown.")
     if args.ignore_unknown and args.neighbors == "change_one":
         raise ValueError(
-            "--ignore-unknown must not be used with --neighbors change_one: there the number of "
-            "records is public, and leaving some out would publish almost exactly how many "
-            "belong to leaves that --tree does not list. List a leaf for them in --tree."
+            "--ignore-unknown must not be used with --neighbors change_one: the number of records "
+            "is then public, and would reveal almost exactly how many were left out. Add a leaf "
+            "for them to --tree."
         )
     return ending
 

@@ -24,7 +24,7 @@ def add_option(p: argparse.ArgumentParser) -> None:
         "--resume", metavar="ENTRY", type=int, nargs="?", const=0,
         help="write a release that --account was charged for, but that an interrupted run did not "
         "write; ENTRY is its number in the account and may be left out if there is only one. "
-        "FILE and its options are not given again; nothing is charged or drawn",
+        "FILE and its options must not be given again; nothing is charged or drawn",
     )  # fmt: skip
 
 
@@ -34,11 +34,11 @@ def check(args: argparse.Namespace) -> None:
         if name not in _OPTIONS and value not in _NOT_GIVEN:
             option = "FILE" if name == "file" else f"--{name.replace('_', '-')}"
             raise ValueError(
-                f"--resume goes with --account, -o, --confidence and --force only, not with "
-                f"{option}: the release that is resumed was made with its own options."
+                f"--resume allows only --account, -o, --confidence and --force, not {option}: the "
+                "other options were fixed when the release was drawn."
             )
     if args.account is None:
-        raise ValueError("--resume goes with --account FILE, the account that was charged.")
+        raise ValueError("--resume needs --account FILE, the account that was charged.")
     _chosen(args)
 
 

@@ -26,7 +26,7 @@ def level_names(text: str, option: str = "--levels") -> list[str]:
     names = [name.strip() for name in text.split(",")]
     for name in names:
         if not name:
-            raise ValueError(f"{option} must name columns, with one comma between two of them.")
+            raise ValueError(f"{option} must be names of columns, separated by single commas.")
         if names.count(name) > 1:
             raise ValueError(f"{option} must name each column once; {name!r} is there twice.")
     return names
@@ -128,7 +128,7 @@ class Rows:
         """Refuse the last row: its leaf or cell is not in the public list."""
         raise ValueError(
             f"{self.place} has a {what} that {option} does not list. Labels are compared exactly, "
-            "with blanks and leading zeros. --ignore-unknown leaves such rows out."
+            "including blanks and leading zeros. --ignore-unknown leaves such rows out."
         )
 
     def refuse(self, column: str, rule: str) -> NoReturn:

@@ -28,8 +28,10 @@ def add_parser(subparsers: Any) -> None:
         description=_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    p.add_argument("file", metavar="OUT", type=Path, help="a table or a release")
-    p.add_argument("--account", metavar="FILE", type=Path, help="the account it was charged to")
+    p.add_argument("file", metavar="OUT", type=Path, help="file that gmtree release wrote")
+    p.add_argument(
+        "--account", metavar="FILE", type=Path, help="the account that was charged for it"
+    )
     p.set_defaults(run=run)
 
 

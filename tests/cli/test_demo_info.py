@@ -207,4 +207,4 @@ def test_info_of_newick_files(tmp_path, capsys, ending):
     assert "feline" in capsys.readouterr().out
     path.write_bytes(gzip.compress(text)[:-9])
     assert cli.main(["info", str(path)]) == 2
-    assert "gzip file, which is damaged" in capsys.readouterr().err
+    assert "gzip file, but is damaged" in capsys.readouterr().err

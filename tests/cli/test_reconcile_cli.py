@@ -97,7 +97,7 @@ def test_parquet_in_and_out(table):
         (("30,4", "1_000,4"), [], "Line 5 of noisy.csv, column 'y': must be a number, such as"),
         (("30,4", "\u0663,4"), [], "Line 5 of noisy.csv, column 'y': must be a number, such as"),
         (("county,y,v", "county,y,y"), [], "'y' of noisy.csv must be there once; it is there 2"),
-        (("", ""), ["--variance", "y"], "'y' has two"),
+        (("", ""), ["--variance", "y"], "'y' is"),
         (("", ""), ["-o", "out.txt"], "OUT must end in .csv, .csv.gz or .parquet"),
     ],
 )
@@ -298,7 +298,7 @@ def test_nothing_is_written_if_a_report_is_refused(table, capsys):
     out = table.with_name("out.csv")
     command = ["reconcile", str(table), "--levels", "state,county", "--value", "y", "--by", "day"]
     assert main([*command, "-o", str(out), "--report", str(out)]) == 2
-    assert "REPORT must be another file than OUT" in capsys.readouterr().err
+    assert "REPORT and OUT must be different" in capsys.readouterr().err
     assert main([*command, "-o", str(out), "--report", "suspicious.txt"]) == 2
     assert "REPORT must end in .csv" in capsys.readouterr().err
     there = table.with_name("there.csv")

@@ -225,7 +225,7 @@ def test_rows_are_not_dropped_where_their_number_is_public(folder, capsys):
     )
     assert not (folder / "out.csv").exists()
     assert release("--ignore-unknown") == 2
-    assert "--ignore-unknown goes with --tree" in capsys.readouterr().err
+    assert "--ignore-unknown needs --tree" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -234,8 +234,8 @@ def test_rows_are_not_dropped_where_their_number_is_public(folder, capsys):
         (("--rho", "1", "--delta", "0"), "out.csv", "'delta' must be above 0 and below 1"),
         (("--rho", "1", "--delta", "1"), "out.csv", "'delta' must be above 0 and below 1"),
         (("--rho", "1", "--delta", "x"), "out.csv", "'delta' must be a number"),
-        (("--person", "who"), "out.csv", "--person goes without --count"),
-        (("--max-leaves", "2"), "out.csv", "--max-leaves goes with --person"),
+        (("--person", "who"), "out.csv", "--person must not be given with --count"),
+        (("--max-leaves", "2"), "out.csv", "--max-leaves needs --person"),
         (("--account", "none.json"), "out.csv", "account none.json --epsilon 1' creates one"),
         ((), "none/out.csv", "'OUT' must be in a folder that exists"),
     ],
@@ -475,7 +475,7 @@ def test_bytes_that_are_no_text_are_not_shown(folder, capsys):
             ("--levels", "state,state"),
             "--levels must name each column once; 'state' is there twice.",
         ),
-        (("--levels", "state,,county"), "--levels must name columns"),
+        (("--levels", "state,,county"), "--levels must be names of columns"),
         (("--levels", "state,people"), "--count must not be one of --levels; 'people' is."),
     ],
 )
@@ -554,7 +554,7 @@ def test_compressed_tables_in_and_out(folder, capsys, noiseless):
         capsys.readouterr()
         assert release("--count", "people", "--force", file="people.csv.gz") == 2
         assert capsys.readouterr().err == (
-            "gmtree: error: people.csv.gz must be a gzip file; it is not, or damaged.\n"
+            "gmtree: error: people.csv.gz must be an undamaged gzip file.\n"
         )
 
 

@@ -301,7 +301,7 @@ def test_unfinished_releases_are_listed_loaded_and_finished(tmp_path):
     account.finish(pickle.loads(pickle.dumps(made[2])))
     assert [x.entry.number for x in account.unfinished()] == [4]
     assert account.verify(*made) == 4
-    with pytest.raises(ValueError, match="'account' must be the one that the release was charged"):
+    with pytest.raises(ValueError, match="'account' must be the one that was charged"):
         account.finish(gm.release(tree, COUNTS, epsilon=1))
     with pytest.raises(ValueError, match="must know the release"):
         Account(epsilon=1, path=tmp_path / "other.json").finish(made[3])
@@ -398,9 +398,9 @@ def test_a_release_is_resumed(tmp_path, monkeypatch, capsys):
     assert "gmtree release --resume ENTRY" in shown
     for options in (["people.csv"], ["--epsilon", "1"], ["--dry-run"], ["--integer"]):
         assert cli.main([*resume, "--confidence", "0.9", *options]) == 2
-        assert "--resume goes with --account, -o, --conf" in capsys.readouterr().err
+        assert "--resume allows only --account, -o, --conf" in capsys.readouterr().err
     assert cli.main(["release", "--resume", "-o", out]) == 2
-    assert "--resume goes with --account FILE" in capsys.readouterr().err
+    assert "--resume needs --account FILE" in capsys.readouterr().err
     assert not Path(out).exists()
     assert cli.main(resume) == 0
     printed = capsys.readouterr().out

@@ -103,4 +103,4 @@ def test_a_dry_run_spends_the_budget_of_the_estimate(tmp_path, monkeypatch, caps
     assert not account.unfinished()
     assert {x.name for x in tmp_path.glob("*.csv")} == {"people.csv", "leaves.csv", "cells.csv"}
     assert cli.main([*words[:-1], "-o", "out.csv", "--estimate-kept", "1/100"]) == 2
-    assert "--estimate-kept goes with --person and --dry-run" in capsys.readouterr().err
+    assert "--estimate-kept needs --person and --dry-run" in capsys.readouterr().err
