@@ -14,7 +14,7 @@ from gmtree.forecast.panel import read_axis
 from gmtree.forecast.structure import Structure
 from gmtree.forecast.summing import from_levels, read_levels
 from gmtree.labels.codes import Codes
-from gmtree.labels.columns import encode, numbers, refuse_no_names, take_column
+from gmtree.labels.columns import check_names, encode, numbers, take_column
 from gmtree.labels.libraries import adapter, kind_of, narwhals
 
 # Functions for columns that are summarized instead of summed, under narwhals' names.
@@ -76,7 +76,7 @@ def aggregate(
     2     all/b   1  3
     """
     kind = kind_of("df", df)
-    refuse_no_names(id_col=id_col, time_col=time_col)
+    check_names(id_col=id_col, time_col=time_col)
     if isinstance(target_cols, str) or not isinstance(target_cols, Sequence):
         check.fail_type("target_cols", f"must be a list of columns, not {target_cols!r}.")
     levels, leaf_of_row = read_levels(df, spec)

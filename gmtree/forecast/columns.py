@@ -13,8 +13,8 @@ import numpy as np
 
 from gmtree import _validate as check
 from gmtree.labels.codes import Codes
-from gmtree.labels.columns import column_names, refuse_no_names
-from gmtree.labels.libraries import library, narwhals
+from gmtree.labels.columns import all_names, check_names, column_names
+from gmtree.labels.libraries import narwhals
 
 BOUND = re.compile(r"(.+)-(lo|hi)-(\d+(?:\.\d+)?)")
 PATH = re.compile(r"(.+)-(sample)-(\d+)")
@@ -109,13 +109,12 @@ def require_columns(argument: str, frame: Any, **names: Any) -> None:
 
     In pandas, a level of the index may take the place of a column.
     """
-    refuse_no_names(**names)
-    there = column_names(frame)
-    in_index = list(frame.index.names) if library(frame) == "pandas" else []
+    check_names(**names)
+    there = all_names(frame)
     for option, name in names.items():
-        if name not in there and name not in in_index:
+        if name not in there:
             check.fail(argument, f"must have a column {name!r} (pass {option} if it has another "
-                       f"name); it has {check.some(there)}.")  # fmt: skip
+                       f"name); it has {check.some(column_names(frame))}.")  # fmt: skip
 
 
 def require_fitted(frame: Any, model: str) -> None:

@@ -27,7 +27,7 @@ from gmtree.forecast.registry import METHODS, Options, check_method, method_for
 from gmtree.forecast.structure import Structure
 from gmtree.forecast.topdown import PROPORTIONS
 from gmtree.forecast.variances import Past, check_by_series, from_mapping
-from gmtree.labels.columns import refuse_no_names
+from gmtree.labels.columns import check_names
 
 INTERVALS = ("normality", "bootstrap", "conformal", "samples")
 
@@ -58,7 +58,7 @@ class Request:
         check.one_of("intervals_method", self.intervals_method, INTERVALS)
         check.count("num_samples", self.num_samples, least=0)
         options = ("id_col", "time_col", "target_col", "id_time_col")
-        refuse_no_names(**dict(zip(options, self.columns, strict=True)))
+        check_names(**dict(zip(options, self.columns, strict=True)))
         if self.variance is not None and "wls_var" not in self.methods:
             check.fail("variance", f"must be None unless a method is 'wls_var', not "
                        f"{self.methods}.")  # fmt: skip

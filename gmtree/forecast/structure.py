@@ -10,7 +10,8 @@ import numpy as np
 from gmtree import _validate as check
 from gmtree.forecast.summing import SummingMatrix, read_summing
 from gmtree.labels.codes import Codes
-from gmtree.labels.columns import refuse_no_names
+from gmtree.labels.columns import check_names
+from gmtree.labels.distinct import is_hashable
 from gmtree.labels.libraries import LIBRARIES, adapter
 from gmtree.readers.objects import nest_rows
 from gmtree.tree import Tree
@@ -66,7 +67,7 @@ class Structure:
     def __init__(
         self, S_df: Any = None, tags: Any = None, *, spec: Any = None, id_col: str = "unique_id"
     ) -> None:
-        refuse_no_names(id_col=id_col)
+        check_names(id_col=id_col)
         self._setup(read_summing(S_df, tags, spec, id_col))
 
     @classmethod
@@ -205,7 +206,7 @@ class Structure:
         """Return the numbers of series by their names, or by the names of their levels."""
         found = []
         for name in names:
-            known = _hashable(name)
+            known = is_hashable(name)
             row = self._row_of.get(name, -1) if known else -1
             level = self.levels.get(name) if known else None
             if row < 0 and level is None:
@@ -254,11 +255,3 @@ def structure_of(S_df: Any, tags: Any, spec: Any, id_col: str) -> Structure:
 
 def _first(mask: np.ndarray) -> int:
     return int(np.argmax(mask))
-
-
-def _hashable(x: Any) -> bool:
-    try:
-        hash(x)
-    except TypeError:
-        return False
-    return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from gmtree import _validate as check
@@ -23,4 +22,4 @@ def tree_of_levels(given: Any, names: list[str], kind: str | None) -> Tree:
         made = from_levels((given,), names, "stop")
     except ValueError as error:
         raise check.InputError("tree", f"must list each leaf once. {error}") from None
-    return Tree._from_level_tree(made._replace(labels=replace(made.labels, kind=kind)))
+    return Tree._from_level_tree(made)._with_frames_of(kind)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
@@ -378,8 +377,7 @@ def _tree_of_rows(coded: list[Codes], names: list[str], kind: str) -> tuple[Tree
     order = np.lexsort([c.codes for c in reversed(columns)])
     sorted_rows = tuple(Codes(c.codes[order], c.categories) for c in columns)
     made = from_levels(sorted_rows, names, "error", records=True)
-    made = made._replace(labels=replace(made.labels, kind=kind))
-    tree = Tree._from_level_tree(made)
+    tree = Tree._from_level_tree(made)._with_frames_of(kind)
     leaf = np.empty(order.size, np.int64)
     leaf[order] = made.node - tree.n_internal
     return tree, leaf

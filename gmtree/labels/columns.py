@@ -12,7 +12,7 @@ import numpy as np
 
 from gmtree._validate import ArgumentError, array, fail, fail_type, some
 from gmtree.labels.codes import Codes, from_numpy
-from gmtree.labels.distinct import column
+from gmtree.labels.distinct import column, is_hashable
 from gmtree.labels.libraries import adapter, library
 from gmtree.labels.numbers import as_numbers
 
@@ -57,6 +57,17 @@ def encode_index(index: Any) -> list[tuple[Any, Codes]]:
 # --------------------------------------------------------------------------- reading frames
 
 
+def row_index(x: Any) -> Any:
+    """The index of a pandas Series or DataFrame; None for all other objects, which have none."""
+    return x.index if library(x) == "pandas" and hasattr(x, "iloc") else None
+
+
+def all_names(frame: Any) -> list[Any]:
+    """Names of the columns of a frame and, in pandas, of the levels of its index."""
+    index = row_index(frame)
+    return column_names(frame) + ([] if index is None else list(index.names))
+
+
 def is_frame(x: Any) -> bool:
     """Whether `x` has named columns: a DataFrame of any library, or a mapping."""
     return hasattr(x, "columns") or isinstance(x, Mapping) or hasattr(x, "column_names")
@@ -71,46 +82,27 @@ def column_names(frame: Any) -> list[Any]:
 
 def listed_names(argument: str, x: Any) -> list[Any]:
     """Column names as a list; sets are refused because they have no order."""
-    if (
-        isinstance(x, (str, bytes, set, frozenset))
-        or not isinstance(x, Iterable)
-        or _has_shape(x, but=1)
-    ):
+    is_table = len(getattr(x, "shape", (0,))) != 1
+    if isinstance(x, (str, bytes, set, frozenset)) or not isinstance(x, Iterable) or is_table:
         fail_type(argument, f"must be a list of column names, not {x!r}.")
     names = list(x)
     for name in names:
-        refuse_no_name(argument, name)
+        check_names(**{argument: name})
     return names
 
 
-def refuse_no_name(argument: str, x: Any) -> None:
-    """Refuse an object that cannot be the name of a column."""
-    try:
-        hash(x)
-        could_be = isinstance(x, np.generic) or not _has_shape(x)
-    except TypeError:
-        could_be = False
-    if not could_be or isinstance(x, np.void):
-        fail_type(argument, f"must be the name of a column, not {x!r}.")
-
-
-def refuse_no_names(**names: Any) -> None:
-    """Refuse None and objects that cannot be names of columns; the keywords are argument names."""
+def check_names(**names: Any) -> None:
+    """Refuse objects that cannot be names of columns; the keywords are the names of arguments."""
     for argument, x in names.items():
-        if x is None:
-            fail_type(argument, "must be the name of a column, not None.")
-        refuse_no_name(argument, x)
-
-
-def _has_shape(x: Any, but: int | None = None) -> bool:
-    """Whether `x` has a shape, as arrays, columns and DataFrames have, but not `but` dimensions."""
-    shape = getattr(x, "shape", None)
-    return isinstance(shape, tuple) and len(shape) != but
+        # Columns of some libraries are hashable.
+        is_column = hasattr(x, "shape") and not isinstance(x, np.generic)
+        if x is None or is_column or not is_hashable(x):
+            fail_type(argument, f"must be the name of a column, not {x!r}.")
 
 
 def take_column(argument: str, frame: Any, name: Any) -> Any:
     """One column of a DataFrame; for pandas, a named level of the index also counts as a column."""
-    refuse_no_name(argument, name)
+    check_names(**{argument: name})
     names = column_names(frame)
     if names.count(name) > 1:
         fail(
@@ -118,6 +110,6 @@ def take_column(argument: str, frame: Any, name: Any) -> Any:
         )
     if name in names:
         return frame[name]
-    if library(frame) == "pandas" and name in frame.index.names:
+    if name in all_names(frame):
         return dict(encode_index(frame.index))[name]
     fail(argument, f"must name columns of the frame, not {name!r}; it has {some(names)}.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -110,7 +110,7 @@ def _factorize_objects(argument: str, labels: list[Any]) -> tuple[np.ndarray, np
     try:
         distinct = dict.fromkeys(labels)
     except TypeError:
-        k = next(k for k, label in enumerate(labels) if not _is_hashable(label))
+        k = next(k for k, label in enumerate(labels) if not is_hashable(label))
         kind = type(labels[k]).__name__  # Labels may be private, but their types are public.
         fail_type(argument, f"must hold hashable labels; row {k} holds a {kind}.")
     present = 0
@@ -128,7 +128,8 @@ def _factorize_objects(argument: str, labels: list[Any]) -> tuple[np.ndarray, np
     return codes, first
 
 
-def _is_hashable(label: Any) -> bool:
+def is_hashable(label: Any) -> bool:
+    """Whether an object can be a label, which is looked up in dictionaries."""
     try:
         hash(label)
     except TypeError:
@@ -161,11 +162,6 @@ def _characters(labels: np.ndarray) -> np.ndarray:
     # A read-only view, so that the kernel is compiled only once.
     characters.flags.writeable = False
     return characters
-
-
-def factorize_keys(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """`factorize` for 64-bit integer keys."""
-    return _number(keys, _hash(keys))
 
 
 def _number(keys: np.ndarray, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -205,10 +201,10 @@ def _factorize_numbers(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         keys = labels.astype(labels.dtype.newbyteorder("=")).view(np.int64)
         missing = np.isnat(labels)
     if missing is None or not missing.any():
-        return factorize_keys(keys)
+        return _number(keys, _hash(keys))
     rows = np.flatnonzero(~missing)
     codes = np.full(labels.size, -1, dtype=index_dtype(labels.size))
-    codes[rows], first = factorize_keys(keys[rows])
+    codes[rows], first = _number(keys[rows], _hash(keys[rows]))
     return codes, rows[first]
 
 
@@ -284,24 +280,13 @@ def concatenate(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if kinds <= set("iubf"):
         common = np.result_type(a, b).kind != "f" or (_fits_float(a) and _fits_float(b))
     elif kinds in ({"m"}, {"M"}):
-        common = _fits_unit(a, b) and _fits_unit(b, a)
+        common = a.dtype == b.dtype  # A common unit could overflow.
     else:
         common = len(kinds) == 1 and "V" not in kinds
     if not common:
         times = any(isinstance(x, (dt.datetime, np.datetime64)) for c in (a, b) for x in c)
         a, b = (as_objects(x, days_as_times=times) for x in (a, b))
     return np.concatenate([a, b])
-
-
-def _fits_unit(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether all times in `a` are exact in the common unit of `a` and `b`."""
-    try:
-        back = a.astype(np.result_type(a, b)).astype(a.dtype)
-    except (TypeError, OverflowError):
-        # A duration in years has no fixed number of days. From numpy 2.5 on, times that are too
-        # large raise an error.
-        return False
-    return np.array_equal(back[~np.isnat(a)], a[~np.isnat(a)])
 
 
 def _fits_float(a: np.ndarray) -> bool:
@@ -312,22 +297,17 @@ def _fits_float(a: np.ndarray) -> bool:
 # --------------------------------------------------------------------------- looking labels up
 
 
-def _moment(label: Any) -> Any:
-    """A time or duration as a Python object, also for a date; None for any other label.
-
-    Times that Python cannot represent stay numpy objects in their own unit.
-    """
-    for convert in (
-        "to_datetime64",
-        "to_timedelta64",
-    ):  # A pandas object can have nanoseconds, which numpy keeps.
-        if hasattr(label, convert):
-            label = getattr(label, convert)()
-    if isinstance(label, (dt.date, dt.timedelta)) and getattr(label, "tzinfo", None) is None:
-        label = np.array(label, "m8" if isinstance(label, dt.timedelta) else "M8")[()]
-    if not isinstance(label, (np.datetime64, np.timedelta64)):
-        return None
-    return as_objects(np.array([label]), days_as_times=True)[0]
+def _spellings(label: Any) -> Iterator[Any]:
+    """The label, and the Python objects that denote it if it is a date, a time or a duration."""
+    yield label
+    if isinstance(label, (np.datetime64, np.timedelta64)):
+        label = as_objects(np.array([label]))[0]
+        yield label
+    if isinstance(label, dt.datetime):
+        if label.isoformat().endswith("T00:00:00"):
+            yield label.date()
+    elif isinstance(label, dt.date):
+        yield dt.datetime(label.year, label.month, label.day)
 
 
 class LabelIndex:
@@ -342,7 +322,6 @@ class LabelIndex:
             if self._child.setdefault((above, label), i) != i:
                 self._twins.setdefault((above, label), []).append(i)
         self._root = int(np.argmin(parent))  # The root has the parent -1.
-        self._moments: dict[Any, Any] | None = None
 
     def node(self, argument: str, label: Any) -> int:
         """The one node with this label, or at this path of labels."""
@@ -388,14 +367,4 @@ class LabelIndex:
 
     def _spelling(self, label: Any) -> Any:
         """The label as it is stored in this tree; equal times may have different types."""
-        if label in self._node:
-            return label
-        moment = _moment(label)
-        if moment is None:
-            return label
-        if self._moments is None:
-            self._moments = {}
-            for own in self._node:
-                if (key := _moment(own)) is not None:
-                    self._moments.setdefault(key, own)
-        return self._moments.get(moment, label)
+        return next((x for x in _spellings(label) if x in self._node), label)

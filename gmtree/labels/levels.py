@@ -17,6 +17,7 @@ from gmtree.labels.columns import (
     encode_index,
     is_frame,
     listed_names,
+    row_index,
     take_column,
 )
 from gmtree.labels.distinct import KEY, as_objects
@@ -131,7 +132,6 @@ def read_levels(
         frame = columns[0]
         if names is None:
             names = column_names(frame)
-            refuse_summing_matrix(frame, names)
         columns = tuple(take_column("levels", frame, name) for name in names)
     else:
         same_index([f"columns[{k}]" for k in range(len(columns))], columns)
@@ -157,11 +157,11 @@ def read_levels(
 
 def same_index(names: Sequence[str], columns: Sequence[Any]) -> None:
     """Refuse pandas columns with different indexes, since rows are matched by position."""
-    indexed = [(n, c) for n, c in zip(names, columns, strict=True) if library(c) == "pandas"]
-    indexed = [(n, c) for n, c in indexed if hasattr(c, "index") and hasattr(c, "iloc")]
-    for name, c in indexed[1:]:
-        first, other = indexed[0]
-        if len(c) == len(other) and not c.index.equals(other.index):
+    indexes = [(name, row_index(c)) for name, c in zip(names, columns, strict=True)]
+    indexes = [(name, index) for name, index in indexes if index is not None]
+    for name, index in indexes[1:]:
+        first, other = indexes[0]
+        if len(index) == len(other) and not index.equals(other):
             fail(
                 name, f"must have the same index as {first!r}, since rows are matched by position."
             )
@@ -227,32 +227,6 @@ def _refuse_repeated(made: LevelTree, coded: Sequence[Codes]) -> None:
         f"must have one row per leaf; row {row} repeats row {earlier}: {path_of_row(coded, row)}. "
         "Tree.from_records accepts repeated rows.",
     )
-
-
-def refuse_summing_matrix(frame: Any, names: Sequence[Any]) -> None:
-    """Refuse a DataFrame that is a summing matrix, with one column per leaf."""
-    columns = []
-    for k, name in enumerate(names):
-        try:
-            a = np.asarray(take_column("levels", frame, name))
-        except (TypeError, ValueError):
-            return  # Reading the columns raises a better error.
-        if a.ndim != 1:
-            return
-        if a.dtype.kind in "iufb" and ((a == 0) | (a == 1)).all():
-            columns.append(a)
-        elif k:  # The first column may hold names of rows.
-            return
-    if len(columns) < 2 or len({a.size for a in columns}) > 1 or not columns[0].size:
-        return
-    S = np.column_stack(columns).astype(bool)
-    size = S.sum(axis=1)
-    if size.min() > 0 and size.max() == len(columns) and S[size == 1].any(axis=0).all():
-        fail(
-            "levels",
-            "must name columns of labels, but this frame seems to be a summing matrix. "
-            "Use Tree.from_summing_matrix to read it.",
-        )
 
 
 # --------------------------------------------------------------------------- paths

@@ -30,14 +30,12 @@ def _from_objects(argument: str, a: np.ndarray) -> np.ndarray:
     out = np.empty(a.shape)
     flat = out.reshape(-1)
     for row, x in enumerate(a.ravel()):
-        is_number = isinstance(x, (Real, Decimal)) and not isinstance(x, (bool, np.bool_))
-        if is_number:
-            try:
-                flat[row] = x
-            except (OverflowError, ValueError):
-                is_number = False
-        elif x is None or type(x).__name__ == "NAType":
-            flat[row], is_number = np.nan, True
-        if not is_number:
+        if x is None or type(x).__name__ == "NAType":
+            x = np.nan
+        try:
+            if not isinstance(x, (Real, Decimal)) or isinstance(x, (bool, np.bool_)):
+                raise TypeError
+            flat[row] = x
+        except (TypeError, OverflowError, ValueError):
             check.fail_type(argument, f"must hold real numbers; row {row} is {check.shown(x)}.")
     return out

@@ -17,9 +17,8 @@ from gmtree._validate import (
     index_dtype,
     shown,
 )
-from gmtree.labels.columns import column_names, is_frame, take_column
+from gmtree.labels.columns import column_names, is_frame, row_index, take_column
 from gmtree.labels.distinct import column, distinct_labels
-from gmtree.labels.libraries import library
 
 
 def _reader(argument: str, how: Any) -> Callable[[Any], Any]:
@@ -153,8 +152,8 @@ def _from_frame(S: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | Non
     labels = None
     if names and first.dtype.kind not in "iufb":
         labels, names = first, names[1:]
-    elif library(S) == "pandas" and not counts_rows(S.index):
-        labels = S.index.to_numpy()
+    elif (index := row_index(S)) is not None and not counts_rows(index):
+        labels = index.to_numpy()
     if not names:
         fail("S", "must have a column for each leaf.")
     matrix = np.column_stack([np.asarray(take_column("S", S, name)) for name in names])

@@ -13,7 +13,14 @@ import numpy as np
 
 from gmtree._validate import Node, counts_rows, fail, shown
 from gmtree.labels.codes import Codes
-from gmtree.labels.columns import column_names, encode, encode_index, take_column
+from gmtree.labels.columns import (
+    column_names,
+    encode,
+    encode_index,
+    is_frame,
+    row_index,
+    take_column,
+)
 from gmtree.labels.distinct import concatenate, factorize
 from gmtree.labels.levels import ROOT_LABEL, LevelLabels, number_pairs, path_of_row
 from gmtree.labels.libraries import library
@@ -225,11 +232,10 @@ def _labels_of(
     tree: Any, argument: str, x: Any
 ) -> tuple[list[tuple[str, Codes]], np.ndarray] | None:
     """Columns of labels and an array of values; None if the Series or DataFrame has no labels."""
-    kind = library(x)
-    if kind is None:
+    if library(x) is None:
         return None
     names = label_names(tree)
-    if hasattr(x, "columns") or hasattr(x, "column_names"):
+    if is_frame(x):
         present = [name for name in column_names(x) if name in names]
         if present:
             others = [n for n in column_names(x) if n not in names and n not in STRUCTURE]
@@ -238,9 +244,10 @@ def _labels_of(
             columns = [(name, encode(name, take_column(argument, x, name))) for name in present]
             values = np.column_stack([np.asarray(x[name]) for name in others])
             return columns, values[:, 0] if len(others) == 1 else values
-    if kind != "pandas" or not hasattr(x, "iloc") or counts_rows(x.index):
+    index = row_index(x)
+    if index is None or counts_rows(index):
         return None
-    return index_columns(tree, argument, x.index), x.to_numpy()
+    return index_columns(tree, argument, index), x.to_numpy()
 
 
 def index_columns(tree: Any, argument: str, index: Any) -> list[tuple[str, Codes]]:

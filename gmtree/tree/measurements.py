@@ -9,7 +9,7 @@ import numpy as np
 
 from gmtree import _validate as check
 from gmtree.labels.codes import Codes
-from gmtree.labels.columns import column_names, encode, numbers, take_column
+from gmtree.labels.columns import all_names, column_names, encode, numbers, row_index, take_column
 from gmtree.labels.levels import refuse_empty
 from gmtree.labels.libraries import library
 from gmtree.tree.locate import (
@@ -141,16 +141,14 @@ def _read(
 ) -> tuple[list[tuple[str, Codes]], np.ndarray, Any]:
     """Columns of labels, values and variances of a DataFrame or a Series."""
     names = label_names(tree)
-    if library(frame) == "pandas" and hasattr(frame, "iloc") and not hasattr(frame, "columns"):
+    if (index := row_index(frame)) is not None and not hasattr(frame, "columns"):
         if isinstance(variance, str):
             check.fail("variance", "must be a number for a Series, because it has no columns.")
-        columns = index_columns(tree, argument, frame.index)
+        columns = index_columns(tree, argument, index)
         return columns, numbers(argument, frame), variance
     if library(frame) is None and not isinstance(frame, Mapping):
         check.fail_type(argument, f"must be a DataFrame or Series, not {type(frame).__name__}.")
-    present = [name for name in column_names(frame) if name in names]
-    if library(frame) == "pandas":
-        present += [n for n in frame.index.names if n in names and n not in present]
+    present = list(dict.fromkeys(name for name in all_names(frame) if name in names))
     if level is not None and level in names and level not in present:
         check.fail(argument, f"must have a column {level!r}, for the labels of its level.")
     if not present and (level is None or level in names):

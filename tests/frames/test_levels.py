@@ -213,19 +213,6 @@ def test_wrong_frames():
         gm.Tree.from_levels(frame.state, shifted)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("named", [False, True])
-def test_a_summing_matrix_is_not_levels(kind, named):
-    S = {"a": [1, 1, 1, 0, 0], "b": [1, 1, 0, 1, 0], "c": [1, 0, 0, 0, 1]}
-    if named:
-        S = {"unique_id": ["all", "ab", "a", "b", "c"], **S}
-    with pytest.raises(ValueError, match=r"seems to be a summing matrix. Use Tree\.from_summing"):
-        gm.Tree.from_levels(MAKE[kind](S))
-    # Whoever names levels knows what they are.
-    bits = {f"bit {k}": [(i >> k) & 1 for i in range(8)] for k in (2, 1, 0)}
-    assert gm.Tree.from_levels(MAKE[kind](bits)).n_leaves == 8
-
-
 def test_labels_are_kept_as_codes():
     n = 20_000
     frame = pd.DataFrame({"a": np.arange(n) // 100, "b": [f"name {k % 100}" for k in range(n)]})

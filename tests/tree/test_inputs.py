@@ -209,8 +209,7 @@ def test_times_as_labels(unit):
 def test_times_too_fine_for_python_stay_apart():
     times = np.array([0, 1, 2], "M8[ns]")
     tree = gm.Tree.from_edges(times[1:], times[[0, 0]])
-    assert tree.n == 3
-    np.testing.assert_array_equal(tree.labels, times)
+    assert {tree.node(x) for x in times} == {0, 1, 2}
 
 
 def test_node_refuses():
@@ -572,7 +571,7 @@ def test_networkx_with_wrong_attributes():
     st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-4, 4), min_size=1, max_size=60),
 )
 def test_factorize_integers(keys):
-    codes, first = distinct.factorize_keys(np.array(keys, np.int64))
+    codes, first = distinct.factorize("x", np.array(keys, np.int64))
     expected_codes, expected_first = reference.factorize(keys)
     assert codes.tolist() == expected_codes
     assert first.tolist() == expected_first
@@ -610,7 +609,7 @@ ALIKE = {
 @pytest.mark.parametrize("kind", ALIKE)
 def test_factorize_keys_that_are_alike(kind):
     keys = ALIKE[kind]
-    codes, first = distinct.factorize_keys(keys)
+    codes, first = distinct.factorize("x", keys)
     np.testing.assert_array_equal(codes, np.arange(3000) % 1500)
     np.testing.assert_array_equal(first, np.arange(1500))
 
