@@ -84,7 +84,7 @@ def unpack_labels(plain: np.ndarray, how: Mapping[str, str]) -> np.ndarray:
 def check_labels(tree: Tree) -> None:
     """Refuse labels that no file can hold; called before a release is charged."""
     labels = tree._labels
-    parts = labels.categories if isinstance(labels, LevelLabels) else (labels,)
+    parts = labels.categories if isinstance(labels, LevelLabels) else (tree.labels,)
     for part in parts:
         if part is not None and part.dtype.kind not in "biufU":
             listed = as_objects(part).tolist()

@@ -103,6 +103,7 @@ STORED = {
         np.array(["2024-05", "2024-05", "2024-06"], "M8[M]"),
         np.array(["2024-05-01T10", "2024-05-02T11", "2024-06-01T00"], "M8[ns]"),
     ),
+    "Newick": gm.Tree.from_newick("((a,'b c'),d)root;"),
     "zeros": labelled(np.array(["a", "a\0", "", "b"], dtype=object)),
     "large": labelled(np.array([2**80, 1, 2, 3], dtype=object)),
     "just too large": labelled(np.array([2**63, 1, 2, 3], dtype=object)),
