@@ -30,7 +30,7 @@ _LIST = "\n".join(f"  {name:8} {title}" for name, (_, title) in BENCHMARKS.items
 EPILOG = f"""\
 benchmarks:
 {_LIST}
-  (none)   all of them
+  (none)   all benchmarks
 
 examples:
   gmtree bench --quick                          everything, small, in a minute or two

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -46,6 +46,10 @@ depth = G.solve(np.ones(tree.n))
 THREADS = ((None, ""), (1, " with one thread"))
 
 
+# For each claim, the action to measure and its limit, or None.
+Claims = dict[str, tuple[Action, float | None]]
+
+
 class Case(NamedTuple):
     """A tree, and how often to measure."""
 
@@ -57,10 +61,8 @@ class Case(NamedTuple):
         """Make a claim about this tree."""
         return Check(f"{self.shape}: {claim}", measured, limit, **kw)
 
-    def ratios(
-        self, unit: Action, bars: Mapping[str, tuple[Action, float | None]], times: int = 9
-    ) -> Iterator[Check]:
-        """Times of actions in units of another one; a dict has action and limit of each claim."""
+    def ratios(self, unit: Action, bars: Claims, times: int = 9) -> Iterator[Check]:
+        """Times of the actions of some claims, in units of the time of `unit`."""
         actions = [unit, *(action for action, _ in bars.values())]
         one, *seconds = best_times(actions, min(times, self.times))
         for (claim, (_, limit)), each in zip(bars.items(), seconds, strict=True):
@@ -99,15 +101,15 @@ def sweeps(case: Case) -> Iterator[Check]:
     tree, rng = case.tree, np.random.default_rng(0)
     v, out = rng.standard_normal(tree.n), np.empty(tree.n)
     w = rng.uniform(1, 2, tree.n)
-    bars: dict[str, tuple[Action, float | None]] = {}
+    bars: Claims = {}
     for threads, name in THREADS:
         unit = GenerationMatrix(tree, threads=threads)
         weighted = GenerationMatrix(tree, w, w, threads=threads)
         up_limit = TRANSPOSED_LIMITS.get((case.shape, threads))
         for what, G, down, up in (("", unit, None if threads else 2.0, up_limit),
                                   ("weighted ", weighted, 5.0, 5.0)):  # fmt: skip
-            bars[f"{what}solve, copies{name}"] = (partial(G.solve, v, out=out), down)
-            bars[f"{what}T.solve, copies{name}"] = (partial(G.T.solve, v, out=out), up)
+            bars[f"{what}solve{name}, in copies"] = (partial(G.solve, v, out=out), down)
+            bars[f"{what}T.solve{name}, in copies"] = (partial(G.T.solve, v, out=out), up)
     yield from case.ratios(copying(tree.n), bars)
 
 
@@ -115,11 +117,11 @@ def several_columns(case: Case) -> Iterator[Check]:
     """Eight right-hand sides in one sweep, in units of copying eight vectors."""
     tree, rng = case.tree, np.random.default_rng(0)
     V, Out = rng.standard_normal((tree.n, COLUMNS)), np.empty((tree.n, COLUMNS))
-    bars: dict[str, tuple[Action, float | None]] = {}
+    bars: Claims = {}
     for threads, name in THREADS:
         G = GenerationMatrix(tree, threads=threads)
         for what, solve, limit in (("solve", G.solve, 1.3), ("T.solve", G.T.solve, 1.6)):
-            claim = f"{what} of {COLUMNS} columns, copies of these{name}"
+            claim = f"{what} of {COLUMNS} columns{name}, in copies of these"
             bars[claim] = (partial(solve, V, out=Out), None if threads else limit)
     yield from case.ratios(partial(np.copyto, Out, V), bars, times=5)
 
@@ -134,7 +136,7 @@ def building(case: Case) -> Iterator[Check]:
         kept = built.nbytes / built.n  # before the tree computes its heights and keeps them
         heights = partial(np.argsort, built.node_height, kind="stable")
         claim = f"from_parents, {name}"
-        yield from case.ratios(heights, {f"{claim}, argsorts": (build, limit)}, times=3)
+        yield from case.ratios(heights, {f"{claim}, in argsorts": (build, limit)}, times=3)
         yield case.check(f"{claim}, bytes per node kept", kept, 16)
         yield case.check(f"{claim}, bytes per node at peak", peak_bytes(build) / built.n, 48)
 
@@ -151,7 +153,7 @@ def extreme(case: Case) -> Iterator[Check]:
         seconds, unit = best_times((own, other), case.times)
         cost = seconds / n / (unit / B.shape[0])
         # A chain is one long dependency: each node has to wait for the previous one.
-        yield case.check(f"{name} per node, of binary", cost, None if is_chain else 4)
+        yield case.check(f"{name} per node, relative to binary", cost, None if is_chain else 4)
 
 
 # --------------------------------------------------------------------------- pairs and matrices
@@ -166,10 +168,10 @@ def pairs(case: Case) -> Iterator[Check]:
         tree._cache.clear()
         tree.lca(0, 0)
 
-    bars: dict[str, tuple[Action, float | None]] = {
-        "preparing for pairs, copies": (prepare, 60),
-        "lca of a million pairs, copies": (partial(tree.lca, i, j), 60),
-        "distance of a million pairs, copies": (partial(tree.distance, i, j), 60),
+    bars: Claims = {
+        "preparing for pairs, in copies": (prepare, 60),
+        "lca of a million pairs, in copies": (partial(tree.lca, i, j), 60),
+        "distance of a million pairs, in copies": (partial(tree.distance, i, j), 60),
     }
     yield from case.ratios(copying(tree.n), bars, times=3)
 
@@ -182,7 +184,7 @@ def sparse_matrices(case: Case) -> Iterator[Check]:
             case.tree._cache.clear()
             build(case.tree)
 
-        claim = f"{name}, conversions of the same entries"
+        claim = f"{name}, in conversions of the same entries"
         yield from case.ratios(build(case.tree).tocoo().tocsr, {claim: (from_nothing, 3)}, times=3)
 
 
@@ -200,12 +202,12 @@ def projection(case: Case) -> Iterator[Check]:
         Consistency(tree, s, threads=threads)
         for s, threads in ((None, None), (None, 1), (variance, None))
     )
-    bars: dict[str, tuple[Action, float | None]] = {
-        "project, copies": (partial(post.project, v, out=out), PROJECT_LIMITS.get(case.shape)),
-        "project, copies with one thread": (partial(alone.project, v, out=out), None),
-        "construction given the tree, copies": (partial(Consistency, tree), 5),
-        "project with a variance per node, copies": (partial(weighted.project, v, out=out), 9),
-        "construction with a variance per node, copies": (
+    bars: Claims = {
+        "project, in copies": (partial(post.project, v, out=out), PROJECT_LIMITS.get(case.shape)),
+        "project with one thread, in copies": (partial(alone.project, v, out=out), None),
+        "construction given the tree, in copies": (partial(Consistency, tree), 5),
+        "project with a variance per node, in copies": (partial(weighted.project, v, out=out), 9),
+        "construction with a variance per node, in copies": (
             partial(Consistency, tree, variance),
             5,
         ),
@@ -214,7 +216,7 @@ def projection(case: Case) -> Iterator[Check]:
     peak = peak_bytes(partial(Consistency(tree).project, v, out=out)) / tree.n
     yield case.check("project, bytes per node beyond input and output", peak, 24)
     two = Consistency(tree, threads=2)
-    claim = "project by two threads, of one"
+    claim = "project by two threads, relative to one"
     yield from case.ratios(
         partial(alone.project, v, out=out), {claim: (partial(two.project, v, out=out), 1.05)}
     )
@@ -232,7 +234,7 @@ def consistent_sums(case: Case) -> Iterator[Check]:
     post = Consistency(tree)
     for name, v in inputs.items():
         gap = _largest_gap(post, v, post.project(v)) / 1e-12
-        claim = f"parent - sum of children, {name}, in units of 1e-12 of the latter"
+        claim = f"|parent - sum of children| for {name}, in units of 1e-12 of the children"
         yield case.check(claim, gap, 1, about_results=True)
 
 
@@ -274,18 +276,19 @@ def nonnegative(case: Case) -> Iterator[Check]:
             post = Consistency(tree, threads=threads)
             bounded = partial(post.project, v, nonnegative=True, out=out)
             plain = partial(post.project, v, out=out)
-            yield from case.ratios(plain, {f"{claim}, of project{name}": (bounded, 5)}, times=5)
+            bars: Claims = {f"{claim}{name}, relative to project": (bounded, 5)}
+            yield from case.ratios(plain, bars, times=5)
         _, info = post.project(v, nonnegative=True, return_info=True)
         yield case.check(f"{claim}, passes", info.passes, 64)
         violation = info.violation / abs(v).max()
-        claim = f"violation of optimality for {kind} counts, relative to the largest"
+        claim = f"violation of optimality for {kind} counts, relative to the largest value"
         yield case.check(claim, violation, 1e-9, about_results=True)
     columns, post = np.repeat(v[:, None], COLUMNS, axis=1), Consistency(tree)
     result = np.empty(columns.shape)
     bounded = partial(post.project, columns, nonnegative=True, out=result)
-    one_by_one = {f"non-negative project of {COLUMNS} columns, of one": (bounded, None)}
+    claim = f"non-negative project of {COLUMNS} columns, relative to one"
     unit = partial(post.project, v, nonnegative=True, out=out)
-    yield from case.ratios(unit, one_by_one, times=3)
+    yield from case.ratios(unit, {claim: (bounded, None)}, times=3)
 
 
 def bounds(case: Case) -> Iterator[Check]:
@@ -303,12 +306,12 @@ def bounds(case: Case) -> Iterator[Check]:
         options: dict[str, Any] = {"lower": {"node": lower}, "upper": {"node": upper}}
         bounded = partial(post.project, v, out=out, **options)
         plain, claim = partial(post.project, v, out=out), f"leaves bounded above {name}and states"
-        yield from case.ratios(plain, {f"{claim}, of project": (bounded, 40)}, times=5)
+        yield from case.ratios(plain, {f"{claim}, relative to project": (bounded, 40)}, times=5)
         peak = peak_bytes(bounded) / tree.n / 8
         yield case.check(f"{claim}, copies in memory beyond input and output", peak, 6)
         _, info = post.project(v, return_info=True, **options)
         violation = info.violation / abs(v).max()
-        claim = f"{claim}: violation of optimality, relative to the largest"
+        claim = f"{claim}: violation of optimality, relative to the largest value"
         yield case.check(claim, violation, 1e-9, about_results=True)
 
 
@@ -326,10 +329,9 @@ def imports(times: int) -> Iterator[Check]:
     ours, names, numba, example = best_times(
         [fresh(code) for code in ("import gmtree", NAMES, "import numba", EXAMPLE)], times
     )
-    yield Check("import gmtree, of import numba", ours / numba, 1.15)
-    yield Check(
-        "import gmtree with Tree and GenerationMatrix, of import numba", names / numba, 1.15
-    )
+    yield Check("import gmtree, relative to import numba", ours / numba, 1.15)
+    claim = "import gmtree with Tree and GenerationMatrix, relative to import numba"
+    yield Check(claim, names / numba, 1.15)
     yield Check("first example, seconds beyond the import", example - names, 0.6)
 
 

@@ -139,15 +139,14 @@ def _numpy_levels(tree: Tree) -> Pair:
     return Pair(lambda: post.project(v, out=out), lambda: peer.project(v, out=other))
 
 
-Solve = Callable[[Any, np.ndarray], np.ndarray]
-
-
-def _normal_equations(solve: Solve, children_first: bool) -> Callable[[Tree], Pair]:
+def _normal_equations(
+    solve: Callable[[Any, np.ndarray, bool], np.ndarray], children_first: bool = False
+) -> Callable[[Tree], Pair]:
     """The closed form ``v - M (M^T M)^-1 M^T v`` with a solver for sparse matrices.
 
-    Canonical order has parents first. A user who knows that the matrix comes from a tree may put
-    children first, so that factors have no more entries than the matrix (`children_first`);
-    otherwise the solver chooses the order.
+    By default the solver chooses the order of the rows. With `children_first` it keeps the given
+    order, which makes factors with no more entries than the matrix. Only a user who knows that the
+    matrix comes from a tree can choose this order.
     """
 
     def prepare(tree: Tree) -> Pair:
@@ -157,40 +156,25 @@ def _normal_equations(solve: Solve, children_first: bool) -> Callable[[Tree], Pa
             M = ConstraintMatrix(tree).tocsr()
             if children_first:
                 M = M[:, ::-1]
-            return v - M @ solve((M.T @ M).tocsc(), M.T @ v)
+            return v - M @ solve((M.T @ M).tocsc(), M.T @ v, children_first)
 
         return Pair(_both_stages(tree, v), closed_form)
 
     return prepare
 
 
-def _splu(A: Any, b: np.ndarray) -> np.ndarray:
+def _splu(A: Any, b: np.ndarray, in_order: bool) -> np.ndarray:
     from scipy.sparse.linalg import splu
 
-    return splu(A).solve(b)
+    symmetric = {"SymmetricMode": True}
+    order: Any = {"permc_spec": "NATURAL", "diag_pivot_thresh": 0.0, "options": symmetric}
+    return splu(A, **(order if in_order else {})).solve(b)
 
 
-def _splu_in_order(A: Any, b: np.ndarray) -> np.ndarray:
-    from scipy.sparse.linalg import splu
-
-    options = {"SymmetricMode": True}
-    return splu(A, permc_spec="NATURAL", diag_pivot_thresh=0.0, options=options).solve(b)
-
-
-def _cholmod(A: Any, b: np.ndarray) -> np.ndarray:
+def _cholmod(A: Any, b: np.ndarray, in_order: bool) -> np.ndarray:
     from sksparse import cholmod
 
-    if hasattr(cholmod, "cho_factor"):  # from version 0.5 on
-        return cholmod.cho_factor(A).solve(b)
-    return cholmod.cholesky(A)(b)
-
-
-def _cholmod_in_order(A: Any, b: np.ndarray) -> np.ndarray:
-    from sksparse import cholmod
-
-    if hasattr(cholmod, "cho_factor"):  # from version 0.5 on
-        return cholmod.cho_factor(A, order="natural").solve(b)
-    return cholmod.cholesky(A, ordering_method="natural", mode="simplicial")(b)
+    return cholmod.cho_factor(A, **({"order": "natural"} if in_order else {})).solve(b)
 
 
 def _opendp(tree: Tree) -> Pair:
@@ -338,7 +322,7 @@ DOWN, UP = "sums from the root", "sums of subtrees"
 CONSISTENT, NONNEGATIVE, LAYER = "consistency", "non-negative", "layer, 32 columns"
 
 ANY_SHAPE = (*LARGE, *EXTREMES)
-CHILDREN_FIRST = ", children first"
+FIRST = ", children first"
 FACTORED = {"census": 5.0, "binary": 20.0}
 
 # Calling numpy once per level takes microseconds.
@@ -363,22 +347,10 @@ COMPARISONS = (
         most_nodes=DEEP,
         least=_times(1, ANY_SHAPE),
     ),
-    Comparison(CONSISTENT, "scipy splu", "scipy", _normal_equations(_splu, False), least=FACTORED),
-    Comparison(
-        CONSISTENT,
-        "scipy splu" + CHILDREN_FIRST,
-        "scipy",
-        _normal_equations(_splu_in_order, True),
-    ),
-    Comparison(
-        CONSISTENT, "CHOLMOD", "sksparse", _normal_equations(_cholmod, False), least=FACTORED
-    ),
-    Comparison(
-        CONSISTENT,
-        "CHOLMOD" + CHILDREN_FIRST,
-        "sksparse",
-        _normal_equations(_cholmod_in_order, True),
-    ),
+    Comparison(CONSISTENT, "scipy splu", "scipy", _normal_equations(_splu), least=FACTORED),
+    Comparison(CONSISTENT, f"scipy splu{FIRST}", "scipy", _normal_equations(_splu, True)),
+    Comparison(CONSISTENT, "CHOLMOD", "sksparse", _normal_equations(_cholmod), least=FACTORED),
+    Comparison(CONSISTENT, f"CHOLMOD{FIRST}", "sksparse", _normal_equations(_cholmod, True)),
     Comparison(
         CONSISTENT,
         "OpenDP make_consistent_b_ary_tree",

@@ -1,21 +1,21 @@
-"""A hierarchy of any size in Parquet files, with the shape of a census.
+"""A hierarchy of any size in Parquet files, with the shape of a census, and checks of its results.
 
-It has five levels. The last one has fifty leaves in each family.
+It has five levels. The last one has fifty leaves in each family. The checks do not use gmtree.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gmtree.consistency import Consistency
 from gmtree.dask.engine import Engine
-from gmtree.tree import Tree
+from gmtree.dask.parquet import arrow, parquet
 
 LEVELS = ["state", "county", "tract", "group", "block"]
 # Number of leaves below one node of each level above the leaves.
@@ -24,6 +24,8 @@ LEAVES_BELOW = (300_000, 5_000, 200, 50)
 NODES_PER_LEAF = 1.0 + sum(1 / below for below in LEAVES_BELOW)
 BYTES_PER_NODE = 24
 _PIECE = 3_000_000
+# Leaves in each stretch for which optimality is checked, and number of stretches.
+_STRETCH, _STRETCHES = 50_000, 20
 
 
 def labels(leaf: np.ndarray) -> dict[str, np.ndarray]:
@@ -37,33 +39,25 @@ def labels(leaf: np.ndarray) -> dict[str, np.ndarray]:
 
 def write_leaves(path: str, start: int, stop: int) -> None:
     """Write leaves with counts of about six people, with and without noise of scale 8."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     rng = np.random.default_rng(start)
     leaf = np.arange(start, stop)
     people = rng.integers(0, 21, leaf.size) * (rng.random(leaf.size) < 0.6)
     columns = {**labels(leaf), "people": people, "y": people + rng.laplace(0, 8, leaf.size)}
-    pq.write_table(
-        pa.table(columns),
-        path,
-        row_group_size=1 << 20,
-        use_dictionary=[*LEVELS[:-1], "people"],
-        column_encoding={LEVELS[-1]: "DELTA_BINARY_PACKED"},
-    )
+    options = {
+        "use_dictionary": [*LEVELS[:-1], "people"],
+        "column_encoding": {LEVELS[-1]: "DELTA_BINARY_PACKED"},
+    }
+    parquet().write_table(arrow().table(columns), path, row_group_size=1 << 20, **options)
 
 
 def write_nodes(path: str, depth: int, start: int, stop: int, leaves: int) -> None:
     """Write measurements of nodes `start` to `stop` of a level, with noise of scale 8."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     below = LEAVES_BELOW[depth]
     first = np.arange(start, stop) * below
     above = dict(list(labels(first).items())[: depth + 1])
     noise = np.random.default_rng([depth, start]).laplace(0, 8, first.size)
     y = np.minimum(below, leaves - first) * 6 + noise
-    pq.write_table(pa.table({**above, "y": y}), path, row_group_size=1 << 18)
+    parquet().write_table(arrow().table({**above, "y": y}), path, row_group_size=1 << 18)
 
 
 def _cut(folder: Path, size: int, rows: int) -> list[tuple[str, int, int]]:
@@ -90,21 +84,18 @@ class Data:
     def __init__(self, folder: Path, nodes: float, client: Any = None) -> None:
         self.folder, self.leaves = folder, max(2000, int(nodes / NODES_PER_LEAF))
         self.nodes = {name: str(folder / name) for name in LEVELS[:-1]}
-        self.sizes = [-(-self.leaves // size) for size in LEAVES_BELOW]
-        self.n = 1 + sum(self.sizes) + self.leaves
+        sizes = [-(-self.leaves // below) for below in LEAVES_BELOW]
+        self.n = 1 + sum(sizes) + self.leaves
         self._made = 0
         rows = max(1000, min(_PIECE, self.leaves // 5))
         engine = Engine(client)
         engine.run("writing leaves", write_leaves, _cut(folder / "leaves", self.leaves, rows))
-        engine.run(
-            "writing measurements",
-            write_nodes,
-            [
-                (path, depth, start, stop, self.leaves)
-                for depth, (size, name) in enumerate(zip(self.sizes, self.nodes, strict=True))
-                for path, start, stop in _cut(folder / name, size, _PIECE)
-            ],
-        )
+        work = [
+            (path, depth, start, stop, self.leaves)
+            for depth, (size, name) in enumerate(zip(sizes, self.nodes, strict=True))
+            for path, start, stop in _cut(folder / name, size, _PIECE)
+        ]
+        engine.run("writing measurements", write_nodes, work)
 
     @contextmanager
     def made(self, **options: Any) -> Iterator[Any]:
@@ -112,11 +103,9 @@ class Data:
         from gmtree.dask import reconcile
 
         self._made += 1
-        out = self.folder / f"out{self._made}"
+        leaves, out = self.folder / "leaves", self.folder / f"out{self._made}"
         try:
-            yield reconcile(
-                self.folder / "leaves", LEVELS, "y", nodes=self.nodes, out=out, **options
-            )
+            yield reconcile(leaves, LEVELS, "y", nodes=self.nodes, out=out, **options)
         finally:
             shutil.rmtree(out, ignore_errors=True)
 
@@ -125,25 +114,63 @@ class Data:
         with self.made(**options):
             pass
 
-    def in_memory(self, **options: Any) -> np.ndarray:
-        """Reconciled values from the same files, computed in memory."""
-        import pyarrow.parquet as pq
 
-        table = pq.read_table(self.folder / "leaves", use_threads=False)
-        tree = Tree.from_levels(*(table[name].to_numpy() for name in LEVELS), levels=LEVELS)
-        above = tree.height - len(LEVELS)
-        parts = [np.zeros(above), *(pq.read_table(p)["y"].to_numpy() for p in self.nodes.values())]
-        noisy = np.concatenate([*parts, table["y"].to_numpy()])
-        variance = np.ones(tree.n)
-        variance[:above] = np.inf
-        return Consistency(tree, {"node": variance}).project(noisy, **options)
+# --------------------------------------------------------------------------- checks
 
-    def write_in_memory(self) -> None:
-        """Write reconciled values from the same files to one new file, computed in memory."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
 
-        x = self.in_memory()
-        table = pq.read_table(self.folder / "leaves", columns=LEVELS)
-        table = table.append_column("x", pa.array(x[x.size - self.leaves :]))
-        pq.write_table(table, self.folder / "memory.parquet")
+def sums_error(made: Any) -> float:
+    """Largest relative error of states and total, from sums of the leaves by pyarrow alone."""
+    states = made.table(LEVELS[0])["y"].to_numpy()
+    sums = np.zeros(states.size)
+    for name in made.files(LEVELS[-1]):
+        with parquet().ParquetFile(name) as file:
+            for batch in file.iter_batches(1 << 20, columns=[LEVELS[0], "y"]):
+                sums += np.bincount(batch[0].to_numpy(), batch[1].to_numpy(), states.size)
+    error = float(np.max(abs(sums - states) / np.maximum(1, abs(states))))
+    if "total" in made:
+        total = made.table("total")["y"].to_numpy()[0]
+        error = max(error, abs(sums.sum() - total) / max(1, abs(total)))
+    return error
+
+
+def optimality_error(data: Data, made: Any) -> float:
+    """Largest gradient of the sum of squares in the direction of a leaf, for a sample of leaves.
+
+    At the optimum, the differences between measured and reconciled values of a leaf and of all
+    its ancestors add up to zero, because all variances are equal and the total is not measured.
+    """
+    below = dict(zip(LEVELS, (*LEAVES_BELOW, 1), strict=True))
+    folders = {**data.nodes, LEVELS[-1]: str(data.folder / "leaves")}
+    given = {name: sorted(map(str, Path(folder).iterdir())) for name, folder in folders.items()}
+    rng, error = np.random.default_rng(0), 0.0
+    for start in rng.integers(0, max(1, data.leaves - _STRETCH), _STRETCHES):
+        stop = min(int(start) + _STRETCH, data.leaves)
+        gradient = np.zeros(stop - start)
+        for name, files in given.items():
+            node = np.arange(start, stop) // below[name]
+            ends = int(node[0]), int(node[-1]) + 1
+            change = column(files, *ends) - column(made.files(name), *ends)
+            gradient += change[node - node[0]]
+        error = max(error, float(np.max(abs(gradient))))
+    return error
+
+
+def column(files: Sequence[str], start: int, stop: int) -> np.ndarray:
+    """Rows `start` to `stop` of the column ``y`` of consecutive files."""
+    found, first = [], 0
+    for name in files:
+        groups = _rows(name)
+        for group, rows in enumerate(groups):
+            if first < stop and first + rows > start:
+                with parquet().ParquetFile(name) as file:
+                    values = file.read_row_group(group, columns=["y"])["y"].to_numpy()
+                found.append(values[max(0, start - first) : stop - first])
+            first += rows
+    return np.concatenate(found)
+
+
+@cache
+def _rows(name: str) -> tuple[int, ...]:
+    """Rows of each row group of a file."""
+    metadata = parquet().read_metadata(name)
+    return tuple(metadata.row_group(k).num_rows for k in range(metadata.num_row_groups))

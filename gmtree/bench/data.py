@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,8 @@ TITLES = {"census2010": "Census2010", "nyctaxi": "NYCTaxi", "syndata": "SynData"
 LEVELS, LEVELS_OF_TABLE = 24, 25
 
 HEIGHTS = (8, 12, 16, 20, 24)
+# Seconds from the beginning of the year to the end of each month.
+MONTH_ENDS = np.cumsum(DAYS) * SECONDS_PER_DAY
 
 
 def load(name: str, settings: Settings, *, levels: int = LEVELS) -> Dataset:
@@ -52,11 +55,10 @@ def _taxi(path: str | None, nodes: int | None) -> Dataset:
     if nodes is None:
         return datasets.nyctaxi(path)
     seconds = round(nodes / trees.GROUPED_NODES_PER_LEAF)
-    ends = _month_ends()
-    if seconds > ends[-1]:
-        most = round(ends[-1] * trees.GROUPED_NODES_PER_LEAF)
+    if seconds > MONTH_ENDS[-1]:
+        most = round(MONTH_ENDS[-1] * trees.GROUPED_NODES_PER_LEAF)
         check.fail("nodes", f"must be at most {most} for nyctaxi, not {nodes}.")
-    months = int(np.searchsorted(ends, seconds)) + 1
+    months = int(np.searchsorted(MONTH_ENDS, seconds)) + 1
     data = datasets.nyctaxi(path, months=months)
     return data._replace(
         tree=_grouped(seconds),
@@ -65,51 +67,40 @@ def _taxi(path: str | None, nodes: int | None) -> Dataset:
     )
 
 
-def _month_ends() -> np.ndarray:
-    return np.cumsum(DAYS) * SECONDS_PER_DAY
-
-
 def _grouped(seconds: int) -> Tree:
     return shapes.grouped(seconds, FANOUTS, SHARES, rng=2013)
 
 
 class Part(NamedTuple):
-    """The tree of a part of a data set."""
+    """A part of a data set, and a function that makes its tree."""
 
     label: str
-    tree: Tree
+    make: Callable[[], Tree]
 
 
-def part_count(name: str, settings: Settings) -> int:
-    """Number of trees that `parts` yields, one per level, month or height."""
-    if name == "census2010":
-        return len(datasets.census.LEVELS) - 1
-    if name == "nyctaxi":
-        return len(DAYS)
-    return len(_heights(settings))
-
-
-def parts(name: str, settings: Settings) -> Iterator[Part]:
-    """Yield trees of growing size, as in the paper.
+def parts(name: str, settings: Settings) -> list[Part]:
+    """Trees of growing size, as in the paper.
 
     These are trees of the census without its lowest levels, trees of the first months of the taxi
     data, or complete binary trees of several heights.
     """
     if name == "census2010":
-        tree = load(name, settings).tree
-        for k in reversed(range(tree.height - 1)):
-            yield Part(f"{k}-order subtree", tree.k_order_subtree(k))
-    elif name == "nyctaxi":
-        for month, seconds in enumerate(_first_seconds(settings), start=1):
-            yield Part(f"{month} of 12 months", _grouped(seconds))
-    else:
-        for height in _heights(settings):
-            yield Part(f"height {height}", shapes.complete(2, height))
+        whole = cache(lambda: load(name, settings).tree)
+
+        def without_lowest(k: int) -> Tree:
+            return whole().k_order_subtree(k)
+
+        orders = reversed(range(len(datasets.CENSUS_LEVELS) - 1))
+        return [Part(f"{k}-order subtree", partial(without_lowest, k)) for k in orders]
+    if name == "nyctaxi":
+        months = enumerate(_first_seconds(settings), start=1)
+        return [Part(f"{k} of 12 months", partial(_grouped, seconds)) for k, seconds in months]
+    return [Part(f"height {h}", partial(shapes.complete, 2, h)) for h in _heights(settings)]
 
 
 def _first_seconds(settings: Settings) -> list[int]:
     """Numbers of leaves in the first 1 to 12 months, scaled to a smaller size if requested."""
-    ends = _month_ends()
+    ends = MONTH_ENDS
     if settings.size is not None:
         ends = np.rint(ends / ends[-1] * settings.size / trees.GROUPED_NODES_PER_LEAF)
     return [max(2, int(end)) for end in ends]

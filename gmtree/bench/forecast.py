@@ -1,13 +1,10 @@
-"""Forecast reconciliation from frame to frame, compared with hierarchicalforecast."""
+"""Forecast reconciliation compared with hierarchicalforecast."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
-from time import process_time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,34 +14,17 @@ from gmtree.bench.report import Check, Column, Report, Table
 from gmtree.bench.settings import Settings
 from gmtree.bench.timing import best_time, best_times, time_of
 
-GROUPS, LEAVES, LARGE, STEPS = 50, 100_000, 1_000_000, 12
-# Number of series for their non-negative solver. Its time is assumed to grow with this number.
-QP_LEAVES = 40_000
+GROUPS, LEAVES, STEPS = 50, 100_000, 12
 # Seconds after which a call is not repeated.
 PATIENCE = 0.5
 SPEC = [["all"], ["all", "group"], ["all", "group", "shop"]]
 
-# Runs in a separate process, so that only the frame and the reconciliation use its memory.
-MEMORY = """
-import resource, sys
-from gmtree.bench.forecast import forecasts, structure_of
-from gmtree.forecast import reconcile
-leaves = int(sys.argv[1])
-structure = structure_of(leaves)
-frame = forecasts(structure)
-found = reconcile(frame, structure, method="wls_struct", level=[80, 95])
-assert len(found) == len(frame)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
-"""
-
 
 def run(report: Report, settings: Settings) -> None:
-    """Measure all bars of forecasts."""
+    """Compare a large tree, from DataFrame to DataFrame, and groups, from array to array."""
     if not (find_spec("pandas") and find_spec("hierarchicalforecast")):
         report.notes.append("Not measured, since pandas or hierarchicalforecast is missing.")
         return
-    full = settings.size is None
-    share = 1.0 if settings.size is None else min(1.0, settings.size / LARGE)
     table = report.table(
         "Seconds for 12 steps",
         Column("what", width=43),
@@ -55,21 +35,20 @@ def run(report: Report, settings: Settings) -> None:
         Column("largest difference", ".0e"),
     )
     times = settings.times(usual=3, quick=1)
-    steps: list[Callable[..., Iterator[Check]]] = [strict, memory, nonnegative, grouped]
-    report.expect(len(steps))
+    leaves = LEAVES if settings.size is None else min(LEAVES, max(200, settings.size // 10))
+    report.expect(2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for step in steps:
-            report.step(step.__name__)
-            report.add(step(table, share, times, full))
+        report.step("tree")
+        report.add(strict(table, leaves, times))
+        report.step("groups")
+        report.add(grouped(table, times, settings.is_full_size))
     report.notes.append(
-        "Theirs is hierarchicalforecast. The first row is from frame to frame: `aggregate` with a "
-        "sparse matrix and\n`reconcile` with MinTraceSparse, whose iteration stops early (see the "
-        "difference). All other rows are from arrays to arrays.\nFor a million series: "
-        "MinTraceSparse(nonnegative=True), measured at 40,000 series and one step and taken in\n"
-        "proportion, both in seconds of one processor. Below: rows x columns with all of their "
-        "pairs or with gaps,\nbeside the faster one of MinTraceSparse and, up to 1,000 series or "
-        "with intervals, the dense MinTrace."
+        "Theirs is hierarchicalforecast. The first row is from DataFrame to DataFrame: `aggregate` "
+        "with a sparse matrix and\n`reconcile` with MinTraceSparse, whose iteration stops early "
+        "(see the difference). All other rows are from arrays to arrays:\nrows x columns with all "
+        "of their pairs or with gaps, compared with the faster one of MinTraceSparse and, up to "
+        "1,000 series\nor with intervals, the dense MinTrace."
     )
 
 
@@ -93,117 +72,47 @@ def _months() -> np.ndarray:
     return np.arange("2024-01", "2025-01", dtype="M8[M]").astype("M8[ns]")
 
 
-def structure_of(leaves: int) -> Any:
-    """The structure of the same shops, without their values."""
-    from gmtree.forecast import Structure
-
-    shop = np.arange(leaves)
-    frame = {
-        "all": np.full(leaves, "all"),
-        "group": np.char.add("g", (shop % GROUPS).astype(str)),
-        "shop": np.char.add("s", shop.astype(str)),
-    }
-    return Structure(frame, spec=SPEC)
-
-
-def base_forecasts(structure: Any, steps: int) -> np.ndarray:
-    """Counts of about five for each shop and month, and their sums, with independent errors.
-
-    Nearly a third of the forecasts of shops are negative.
-    """
-    rng = np.random.default_rng(1)
-    truth = rng.poisson(5, (structure.n_leaves, steps)).astype(float)
-    return structure.aggregate(truth) + rng.normal(0, 10, (structure.n, steps))
-
-
-def forecasts(structure: Any) -> Any:
-    """A frame of base forecasts with bounds."""
+def base_forecasts(structure: Any) -> Any:
+    """A DataFrame of coherent counts of about five for each shop and month, with errors."""
     import pandas as pd
 
+    rng = np.random.default_rng(1)
+    truth = structure.aggregate(rng.poisson(5, (structure.n_leaves, STEPS)).astype(float))
     frame = pd.DataFrame({"unique_id": pd.Series(structure.labels).repeat(STEPS).to_numpy()})
     frame["ds"] = np.tile(_months(), structure.n)
-    frame["model"] = base_forecasts(structure, STEPS).ravel()
-    frame["model-lo-90"] = frame["model"] - 8
-    frame["model-hi-90"] = frame["model"] + 8
+    frame["model"] = (truth + rng.normal(0, 10, truth.shape)).ravel()
     return frame
 
 
-def _processor_time(action: Callable[[], object]) -> float:
-    """Processor time of an action in seconds, which other programs hardly affect."""
-    start = process_time()
-    action()
-    return process_time() - start
-
-
-def _theirs(reconciler: Any, frame: Any, S: Any, tags: Any) -> np.ndarray:
-    """Return the forecasts of hierarchicalforecast's pipeline."""
-    from hierarchicalforecast.core import HierarchicalReconciliation
-
-    plain = frame[["unique_id", "ds", "model"]]
-    found = HierarchicalReconciliation([reconciler]).reconcile(plain, tags=tags, S_df=S)
-    return found.iloc[:, -1].to_numpy()
-
-
-def strict(table: Table, share: float, times: int, full: bool) -> Iterator[Check]:
+def strict(table: Table, leaves: int, times: int) -> Iterator[Check]:
     """Sums and coherent forecasts of a tree."""
+    from hierarchicalforecast.core import HierarchicalReconciliation
     from hierarchicalforecast.methods import MinTraceSparse
     from hierarchicalforecast.utils import aggregate as their_aggregate
 
     from gmtree.forecast import aggregate, reconcile
 
-    bottom = bottom_frame(max(200, int(LEAVES * share)))
-    frame = forecasts(structure_of(bottom.shop.nunique()))
+    bottom = bottom_frame(leaves)
+    frame = base_forecasts(aggregate(bottom, SPEC)[1])
     found: dict[str, np.ndarray] = {}
 
     def ours() -> None:
         _, structure, _ = aggregate(bottom, SPEC)
-        plain = frame[["unique_id", "ds", "model"]]
-        found["ours"] = reconcile(plain, structure, method="wls_struct").iloc[:, -1].to_numpy()
+        found["ours"] = reconcile(frame, structure, method="wls_struct").iloc[:, -1].to_numpy()
 
     def theirs() -> None:
         _, S, tags = their_aggregate(bottom, SPEC, sparse_s=True)
-        found["theirs"] = _theirs(MinTraceSparse("wls_struct"), frame, S, tags)
+        pipeline = HierarchicalReconciliation([MinTraceSparse("wls_struct")])
+        found["theirs"] = pipeline.reconcile(frame, tags=tags, S_df=S).iloc[:, -1].to_numpy()
 
     a, b = best_time(ours, times), time_of(theirs)
     off = float(abs(found["ours"] - found["theirs"]).max())
     table.add("aggregate and reconcile", len(frame) // STEPS, a, b, b / a, off)
-    yield Check("forecast: times faster, frame to frame", b / a, 5, at_least=True)
-
-
-def memory(table: Table, share: float, times: int, full: bool) -> Iterator[Check]:
-    """Normal intervals of a million series."""
-    leaves = max(200, int(LARGE * share))
-    command = [sys.executable, "-c", MEMORY, str(leaves)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    yield Check("forecast: GB in all, a million series with intervals", int(done.stdout) / 1e9, 3)
-
-
-def nonnegative(table: Table, share: float, times: int, full: bool) -> Iterator[Check]:
-    """Non-negative forecasts."""
-    from hierarchicalforecast.methods import MinTraceSparse
-
-    from gmtree.forecast import MinTrace as OurMinTrace
-
-    def data(leaves: int, steps: int) -> tuple[Any, np.ndarray]:
-        structure = structure_of(leaves)
-        return structure, base_forecasts(structure, steps)
-
-    structure, y = data(max(200, int(LARGE * share)), STEPS)
-    S, n = structure.matrix, structure.n
-    ours = OurMinTrace("wls_struct", nonnegative=True, num_threads=1)
-    ours.fit(S, y[:, :1])  # reads the structure, which several models share
-    a = min(_processor_time(lambda: ours.fit_predict(S, y)) for _ in range(times))
-    structure, y = data(max(100, int(QP_LEAVES * share)), 1)
-    solver = MinTraceSparse("wls_struct", nonnegative=True)
-    matrix = sparse.csr_matrix(structure.matrix)
-    one = _processor_time(lambda: solver.fit_predict(matrix, y))
-    b = one * STEPS * n / structure.n
-    table.add("nonnegative=True, one processor (see below)", n, a, b, b / a, None)
-    yield Check("forecast: times faster without negative values", b / a, 100, at_least=True)
+    yield Check("forecast: times faster, DataFrame to DataFrame", b / a, 5, at_least=True)
 
 
 def crossing(rows: int, columns: int, pairs: int) -> tuple[Any, dict[str, np.ndarray]]:
-    """Return a summing matrix and its levels: the total, rows, columns, and some of their pairs."""
+    """The summing matrix and the levels of a total, rows, columns, and some of their pairs."""
     chosen = np.random.default_rng(3).permutation(rows * columns)[:pairs]
     row, column = (np.unique(x, return_inverse=True)[1] for x in np.divmod(chosen, columns))
     levels, start, pair = {}, 0, np.arange(chosen.size)
@@ -227,15 +136,19 @@ def panel(S: Any, steps: int, mean: float) -> dict[str, np.ndarray]:
     past = S @ rng.poisson(mean, (leaves, 2 * STEPS)).astype(float)
     error = rng.normal(size=past.shape) * scale * rng.choice([0.5, 1, 2], (n, 1))
     y_hat = S @ rng.poisson(mean, (leaves, steps)) + rng.normal(size=(n, steps)) * scale
-    deviations = np.repeat(scale, steps, axis=1)
-    return {"y_hat": y_hat, "y_insample": past, "y_hat_insample": past + error,
-            "sigmah": deviations}  # fmt: skip
+    fitted, deviations = past + error, np.repeat(scale, steps, axis=1)
+    return {"y_hat": y_hat, "y_insample": past, "y_hat_insample": fitted, "sigmah": deviations}
 
 
 class Case(NamedTuple):
-    """Methods on a crossing of the given numbers of rows, columns and pairs, and a limit.
+    """Methods to compare on a crossing of rows and columns.
 
-    The limit is the required speed-up over hierarchicalforecast's fastest solver.
+    Attributes
+    ----------
+    shape : tuple of int
+        Numbers of rows, of columns, and of pairs of a row and a column.
+    limit : float
+        Required speed-up over hierarchicalforecast's fastest solver.
     """
 
     shape: tuple[int, int, int]
@@ -247,8 +160,7 @@ class Case(NamedTuple):
 
 
 METHODS = ("ols", "wls_struct", "wls_var", "mint_shrink")
-# Two sizes that have all pairs, one with gaps, and offices by materials. A shape of one row is a
-# tree.
+# A crossing of one row is a tree. The last one has the shape of offices by materials.
 CASES = [
     Case((1, 600, 600), METHODS),
     Case((104, 8, 832), METHODS),
@@ -264,7 +176,7 @@ MOST_DENSE = 1000
 SMALL = 2000
 
 
-def grouped(table: Table, share: float, times: int, full: bool) -> Iterator[Check]:
+def grouped(table: Table, times: int, full: bool) -> Iterator[Check]:
     """Crossings of two levels, with or without gaps, compared with the faster of their solvers."""
     worst: dict[float, float] = {}
     off = 0.0
@@ -272,9 +184,8 @@ def grouped(table: Table, share: float, times: int, full: bool) -> Iterator[Chec
         shape = case.shape if full else (1 if case.shape[0] == 1 else 7, 9, 9)
         S, tags = crossing(*shape)
         data = panel(S, case.steps, 5 if case.nonnegative else 20)
-        dense = S.toarray() if _needs_dense(case) else None
         for method in case.methods:
-            a, b, difference = _beside(case, method, S, dense, {**data, "tags": tags}, times)
+            a, b, difference = _beside(case, method, S, {**data, "tags": tags}, times)
             name = f"{shape[0]} x {shape[1]:,}" if shape[0] > 1 else "tree"
             name += " with gaps" * (shape[2] < shape[0] * shape[1])
             extra = " intervals" * case.intervals + " nonnegative" * case.nonnegative
@@ -289,12 +200,8 @@ def grouped(table: Table, share: float, times: int, full: bool) -> Iterator[Chec
     yield Check("forecast, groups: difference from dense MinTrace", off, 1e-8, about_results=True)
 
 
-def _needs_dense(case: Case) -> bool:
-    return case.intervals or case.shape[2] <= MOST_DENSE
-
-
 def _beside(
-    case: Case, method: str, S: Any, dense: Any, data: dict[str, Any], times: int
+    case: Case, method: str, S: Any, data: dict[str, Any], times: int
 ) -> tuple[float, float, float | None]:
     """Our time, the least of theirs, and the difference from their dense solver.
 
@@ -318,7 +225,8 @@ def _beside(
     if not case.intervals and method != "mint_shrink":
         actions.append(lambda: run(theirs.MinTraceSparse(method, case.nonnegative), S))
     mean: list[np.ndarray] = []
-    if dense is not None and not case.nonnegative:
+    if (case.intervals or case.shape[2] <= MOST_DENSE) and not case.nonnegative:
+        dense = S.toarray()
         actions.append(lambda: mean.append(run(theirs.MinTrace(method), dense)))
     ours, *others = best_times(actions, times, PATIENCE)
     off = float(abs(mean[0] - run(MinTrace(method), S)).max()) if mean else None

@@ -99,7 +99,7 @@ def run(report: Report, settings: Settings) -> None:
             report.notes.append(experiment.scaled_note())
         del experiment, table  # Free the memory before the next data set is loaded.
     titles = (Column(data.TITLES[name], ">", 15) for name in settings.datasets)
-    table = report.table("All in one, rmse / bias", Column("algorithm", width=27), *titles)
+    table = report.table("Summary, rmse / bias", Column("algorithm", width=27), *titles)
     for label, cells in summary.items():
         table.add(label, *cells)
     report.add(checks)
@@ -240,11 +240,12 @@ class Experiment:
             assert expected is not None
             if error is not None:
                 away = abs(self.measured(name).rmse - expected.rmse) / error
-                yield Check(f"{self.title}, {name}: standard errors off expectation", away, 3)
+                claim = f"{self.title}, {name}: standard errors from the expected rmse"
+                yield Check(claim, away, 3)
             if is_full_size:
                 paper = PAPER[self.dataset.name][name].rmse
                 away = abs(expected.rmse * self.scale_to_paper() / paper - 1)
-                claim = f"{self.title}, {name}: expected rmse off the paper's, relative"
+                claim = f"{self.title}, {name}: expected rmse, relative difference from the paper's"
                 yield Check(claim, away, NEAR_PAPER)
         for name, limit in ((GMC, NO_BIAS), (INTEGER, 0.0)):
             bias = self.measured(name).bias

@@ -12,7 +12,7 @@ from gmtree import _memory, baselines
 from gmtree.bench import data, trees
 from gmtree.bench.comparisons import measurements
 from gmtree.bench.figures import Figure, Line, Panel
-from gmtree.bench.report import Check, Column, Report, Table
+from gmtree.bench.report import Cell, Check, Column, Report, Table
 from gmtree.bench.settings import Settings
 from gmtree.bench.timing import best_time
 from gmtree.consistency import Consistency, reconcile
@@ -50,18 +50,21 @@ MOST_SPREAD = 3.0
 def run(report: Report, settings: Settings) -> None:
     """Time all algorithms on parts of the data sets, and GMC per node for trees of all sizes."""
     sizes = decades(settings)
-    parts = sum(data.part_count(name, settings) for name in settings.datasets)
-    report.expect(parts + len(sizes))
+    parts = {name: data.parts(name, settings) for name in settings.datasets}
+    report.expect(sum(map(len, parts.values())) + len(sizes))
     panels: list[Panel] = []
     checks: list[Check] = []
-    for name in settings.datasets:
+    for name in parts:
+        per_node = dict.fromkeys(RECURSIVE, 0.0)
         table = report.table(
             f"{data.TITLES[name]}, milliseconds",
             Column("part", width=16),
             Column("nodes", ",d", 10),
             *(Column(algorithm, ",.2f") for algorithm in ALGORITHMS),
         )
-        time_parts(report, table, name, settings)
+        for part in parts[name]:
+            report.step(f"{data.TITLES[name]}: {part.label}")
+            table.add(*time_part(part, per_node, settings))
         # If an algorithm has no times for some sizes, these are the largest sizes.
         lines = [
             Line(algorithm, table.numbers("nodes")[: len(times)], times)
@@ -86,26 +89,27 @@ def run(report: Report, settings: Settings) -> None:
     )
 
 
-def time_parts(report: Report, table: Table, name: str, settings: Settings) -> None:
-    """Add a row with times in milliseconds to the table, for each part of a data set."""
+def time_part(part: data.Part, per_node: dict[str, float], settings: Settings) -> list[Cell]:
+    """A row of the table, with times in milliseconds.
+
+    A recursive algorithm is left out if its time per node for the previous part, in `per_node`,
+    predicts that it would take too long. `per_node` is updated.
+    """
     repeat = settings.times(usual=3, quick=2)
     most = RECURSIVE_SECONDS_QUICK if settings.quick else RECURSIVE_SECONDS
-    per_node = dict.fromkeys(RECURSIVE, 0.0)
-    for label, tree in data.parts(name, settings):
-        report.step(f"{data.TITLES[name]}: {label}")
-        v, out = measurements(tree), np.empty(tree.n)
-        seconds: list[float | None] = [best_time(partial(full_gmc, tree.parent, v, out), repeat)]
-        seconds += [best_time(partial(each, tree, v), repeat) for each in COMPILED.values()]
-        for each, function in RECURSIVE.items():
-            too_large = RECURSIVE_BYTES * tree.n > _memory.limit()
-            if too_large or per_node[each] * tree.n > most:
-                seconds.append(None)
-                continue
-            gc.collect()  # Otherwise this call might be charged for garbage of earlier calls.
-            taken = best_time(partial(function, tree, v), 2, WORTH_REPEATING)
-            per_node[each] = taken / tree.n
-            seconds.append(taken)
-        table.add(label, tree.n, *(x and 1e3 * x for x in seconds))
+    tree = part.make()
+    v, out = measurements(tree), np.empty(tree.n)
+    seconds: list[float | None] = [best_time(partial(full_gmc, tree.parent, v, out), repeat)]
+    seconds += [best_time(partial(each, tree, v), repeat) for each in COMPILED.values()]
+    for name, function in RECURSIVE.items():
+        if RECURSIVE_BYTES * tree.n > _memory.limit() or per_node[name] * tree.n > most:
+            seconds.append(None)
+            continue
+        gc.collect()  # Otherwise this call might be charged for garbage of earlier calls.
+        taken = best_time(partial(function, tree, v), 2, WORTH_REPEATING)
+        per_node[name] = taken / tree.n
+        seconds.append(taken)
+    return [part.label, tree.n, *(x and 1e3 * x for x in seconds)]
 
 
 def full_gmc(parent: np.ndarray, v: np.ndarray, out: np.ndarray) -> None:

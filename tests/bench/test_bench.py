@@ -143,10 +143,9 @@ def test_sizes_of_data_sets():
 
 def test_parts_grow():
     for name in data.TITLES:
-        parts = list(data.parts(name, SMALL))
-        assert len(parts) == data.part_count(name, SMALL)
-        assert all(a.tree.n < b.tree.n for a, b in pairwise(parts))
-        assert 1000 <= parts[-1].tree.n <= 4000
+        sizes = [part.make().n for part in data.parts(name, SMALL)]
+        assert all(a < b for a, b in pairwise(sizes))
+        assert 1000 <= sizes[-1] <= 4000
     assert [part.label for part in data.parts("syndata", SMALL)] == ["height 8", "height 11"]
 
 
@@ -315,7 +314,7 @@ def test_taxi_is_scaled_to_the_height_of_the_paper():
     bias = experiment.scale_to_paper() * experiment.expected("Processless").bias
     assert bias == pytest.approx(48.38)
     claims = [check.claim for check in experiment.checks(is_full_size=True)]
-    assert "NYCTaxi, GMC: expected rmse off the paper's, relative" in claims
+    assert "NYCTaxi, GMC: expected rmse, relative difference from the paper's" in claims
     assert "levels that follow from the paper's bias" in experiment.scaled_note()
 
 
@@ -412,19 +411,19 @@ def test_bars():
     claims = [check.claim for check in report.checks]
     assert len(set(claims)) == len(claims)
     for text in (
-        "census: solve, copies",
-        "binary: weighted T.solve, copies",
-        "census: T.solve, copies with one thread",
-        "grouped: T.solve of 8 columns, copies of these",
-        "binary: project, copies with one thread",
-        "census: from_parents, shuffled, argsorts",
+        "census: solve, in copies",
+        "binary: weighted T.solve, in copies",
+        "census: T.solve with one thread, in copies",
+        "grouped: T.solve of 8 columns, in copies of these",
+        "binary: project with one thread, in copies",
+        "census: from_parents, shuffled, in argsorts",
         "grouped: from_parents, parents first, bytes per node at peak",
-        "chain: solve per node, of binary",
-        "census: lca of a million pairs, copies",
-        "random: laplacian, conversions of the same entries",
-        "binary: project with a variance per node, copies",
-        "census: non-negative project of gamma counts, of project with one thread",
-        "import gmtree, of import numba",
+        "chain: solve per node, relative to binary",
+        "census: lca of a million pairs, in copies",
+        "random: laplacian, in conversions of the same entries",
+        "binary: project with a variance per node, in copies",
+        "census: non-negative project of gamma counts with one thread, relative to project",
+        "import gmtree, relative to import numba",
     ):
         assert text in claims
     # Speed is not judged on trees this small.
@@ -568,3 +567,46 @@ def test_quick_needs_nothing_but_the_core():
     places = {row["peer"]: row["tree"] for row in found[3]["tables"][0]["rows"]}
     assert places["Higra propagate"] == "not installed"
     assert places["numpy, level by level"] != "not installed"
+
+
+# --------------------------------------------------------------------------- Dask
+
+
+def test_dask(monkeypatch):
+    """At the size of `NODES`, on workers that are threads."""
+    distributed = pytest.importorskip("distributed")
+    from gmtree.bench import dask, dask_data
+
+    def workers(count):
+        return distributed.Client(
+            n_workers=count, threads_per_worker=1, processes=False, dashboard_address=None
+        )
+
+    monkeypatch.setattr(dask, "NODES", 5000)
+    monkeypatch.setattr(dask, "workers", workers)
+    monkeypatch.setattr(dask_data, "LEAVES_BELOW", (2000, 500, 100, 50))
+    report = bench.measure("dask", Settings(nodes=5000, repeat=1))
+    assert report.is_right
+    assert [check.about_results for check in report.checks] == [True] * 2 + [False] * 4
+    assert "two workers" in report.notes[0]
+    ((nodes, *_),) = report.tables[0].rows
+    assert 4900 < nodes < 5100
+
+
+def test_errors_of_results_are_noticed(tmp_path):
+    """The checks of results by pyarrow see values that do not add up, or are not optimal."""
+    pytest.importorskip("dask")
+    import pyarrow.parquet as pq
+
+    from gmtree.bench.dask_data import Data, optimality_error, sums_error
+
+    data = Data(tmp_path, 3000)
+    with data.made() as made:
+        assert sums_error(made) < 1e-12
+        assert optimality_error(data, made) < 1e-9
+        file = made.files("block")[0]
+        table = pq.read_table(file)
+        moved = table.column("y").to_numpy() + 0.5
+        pq.write_table(table.set_column(table.column_names.index("y"), "y", [moved]), file)
+        assert sums_error(made) > 0.01
+        assert optimality_error(data, made) == pytest.approx(0.5)
