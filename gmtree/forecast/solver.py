@@ -122,7 +122,7 @@ class Weights:
             return _solver(self.structure, s, self._threads)
         there = np.isfinite(s).reshape(len(s), -1).astype(float)
         # Leaves that are not measured and have no measured series above them.
-        never = np.argwhere(self.structure.matrix.T @ there == 0)
+        never = np.argwhere(abs(self.structure.matrix).T @ there == 0)
         if never.size:
             loose = int(self.structure.leaf[never[0, 0]]), int(never[0, 1])
         else:

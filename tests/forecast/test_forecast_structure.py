@@ -212,6 +212,12 @@ def test_single_children_and_duplicate_series():
     )
 
 
+def test_missing_leaves_follow_from_a_sum_and_a_difference():
+    S = Structure(np.array([[1.0, 1], [1, -1], [1, 0], [0, 1]]), {"all": list("sdab")})
+    y = np.array([[10.0], [2], [np.nan], [np.nan]])
+    np.testing.assert_allclose(Weights(S, None).project(y)[:, 0], [10, 2, 6, 4], rtol=1e-14)
+
+
 def test_no_series_is_the_sum_of_all():
     d = data("strict")
     some = Structure(d.bottom, spec=d.spec[1:])
