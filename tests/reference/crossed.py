@@ -55,8 +55,7 @@ class Crossed(NamedTuple):
         were not measured are least.
         """
         leaves = np.ix_(*(tree.leaves for tree in self.trees))
-        s = self.s.copy()
-        s[leaves] = np.where(self.exists, s[leaves], np.inf)
+        s = np.where(self.measured, self.s, np.inf)
         split = np.flatnonzero(np.isinf(s[leaves]).ravel()).tolist()
         rows = self.sums.astype(int).tolist()
         # Unknowns that do not exist are zero.

@@ -55,8 +55,8 @@ class CrossedConsistency:
     exists : array of bool, optional
         Which pairs of leaves exist, of shape ``(leaves of the first tree, leaves of the second,
         ...)``, each in the order of ``tree.leaves``. A product that is not sold in a region does
-        not exist there. Such pairs are zero. Their measurements and variances are ignored and
-        may be NaN.
+        not exist there. Such pairs are zero, and so are sums of such pairs only. Their
+        measurements and variances are ignored and may be NaN.
     threads : int, optional
         Threads that share a sweep over large arrays; by default one for each available core.
 
@@ -117,6 +117,8 @@ class CrossedConsistency:
         else:
             refuse_mixed(by_tree)
             self._variance = reduce(np.multiply.outer, by_tree)
+        if self._pairs.exists is not None:
+            self._variance = np.where(self._pairs.none, np.inf, self._variance)
         if by_tree is not None and self._pairs.exists is None:
             self._separable = Separable(self._pairs, by_tree, self._threads)
         else:
@@ -147,9 +149,9 @@ class CrossedConsistency:
                 f"of shape {self.shape}, not of shape {a.shape}.",
             )  # fmt: skip
         s = np.array(np.broadcast_to(a, self.shape), np.float64)
-        s[self._pairs.none & np.isnan(s)] = np.inf
         smallest, largest = VARIANCE_RANGE
-        bad = ~((s == 0) | (s == np.inf) | ((s >= smallest) & (s <= largest)))
+        good = (s == 0) | (s == np.inf) | ((s >= smallest) & (s <= largest))
+        bad = ~(good | self._pairs.none)
         if bad.any():
             first = first_true(bad)
             check.fail(

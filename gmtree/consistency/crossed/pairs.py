@@ -59,11 +59,13 @@ class Pairs:
 
     @property
     def none(self) -> np.ndarray:
-        """Pairs of leaves that do not exist, by pair of nodes."""
+        """Pairs of nodes without a pair of leaves that exists."""
         if self.exists is None:
             return np.broadcast_to(np.False_, self.shape)
-        none = np.zeros(self.shape, bool)
-        none[np.ix_(*(tree.leaves for tree in self.trees))] = ~self.exists
+        none = np.ones(self.shape, bool)
+        aggregates = self.series[: self.sums.shape[0]]
+        none.ravel()[aggregates] = np.diff(self.sums.indptr) == 0
+        none.ravel()[self.series[aggregates.size :]] = False
         return none
 
     @cached_property

@@ -345,17 +345,19 @@ def test_frames_with_labels_are_refused():
 
 @pytest.mark.parametrize("nonnegative", [False, True])
 @pytest.mark.parametrize("own", [1.0, 0.0, np.nan])
-def test_pairs_of_leaves_that_do_not_exist_may_hold_anything(nonnegative, own):
+@pytest.mark.parametrize("none", [(2, 2), 2], ids=["a pair of leaves", "a leaf with its sum"])
+def test_pairs_that_do_not_exist_may_hold_anything(nonnegative, own, none):
     rng = np.random.default_rng(3)
     s, y = np.exp(rng.normal(0, 1, (3, 3))), rng.normal(5, 3, (3, 3))
-    exists = np.array([[True, True], [True, False]])
+    exists = np.ones((3, 3), bool)
+    exists[none] = False
     found = []
     for value in (0.0, np.nan, -7.0):
-        s[2, 2], y[2, 2] = own, value
-        post = gm.CrossedConsistency([STAR, STAR], s, exists=exists)
+        s[none], y[none] = own, value
+        post = gm.CrossedConsistency([STAR, STAR], s, exists=exists[1:, 1:])
         found.append(post.project(y, nonnegative=nonnegative))
         noise = np.where(np.isnan(y), np.nan, 1.0)
         np.testing.assert_allclose(post.node_variance(noise), post.node_variance(1.0))
     np.testing.assert_array_equal(found[1], found[0])
     np.testing.assert_array_equal(found[2], found[0])
-    assert found[0][2, 2] == 0
+    assert not found[0][none].any()
