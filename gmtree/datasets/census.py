@@ -228,7 +228,7 @@ def _labelled(tree: Tree, upper: np.ndarray, lower: np.ndarray, starts: list[np.
         row += rows.size
     labels = text.view(f"U{widest}")[:, 0]
     return Tree._assemble(
-        tree._parent, None, tree._position_parent, tree._level_start, labels, LEVELS
+        tree._parent, None, tree._position_parent, tree._level_start, labels, level_names=LEVELS
     )
 
 

@@ -54,8 +54,8 @@ def from_edges(child: Any, parent: Any) -> tuple[np.ndarray, np.ndarray]:
     return own, labels
 
 
-def from_linkage(Z: Any) -> np.ndarray:
-    """Parents from a linkage matrix, or from its first two columns."""
+def from_linkage(Z: Any, heights: Any) -> tuple[np.ndarray, np.ndarray | None]:
+    """Parents and edge lengths (None without heights), from a linkage matrix."""
     z = reals("Z", Z)
     if z.ndim != 2 or z.shape[1] not in (2, 4) or z.shape[0] == 0:
         fail("Z", f"must have shape (m - 1, 2) or (m - 1, 4), not {z.shape}.")
@@ -77,18 +77,14 @@ def from_linkage(Z: Any) -> np.ndarray:
         fail("Z", f"must join each cluster once; row {k // 2} joins {joined[k]} again.")
     own = np.full(2 * m - 1, -1, dtype=index_dtype(2 * m - 1))
     own[joined] = np.repeat(np.arange(m, 2 * m - 1), 2)
-    return own
-
-
-def linkage_lengths(Z: Any, heights: Any, parent: np.ndarray) -> np.ndarray | None:
-    """Half the difference in height between a node and its parent; None without heights."""
-    z = np.asarray(Z)
-    m = z.shape[0] + 1
-    if heights is None:
-        if z.shape[1] == 2:
-            return None
+    if heights is None and z.shape[1] == 4:
         heights = z[:, 2]
-    merged = reals("heights", heights)
+    return own, None if heights is None else _lengths_of_linkage(heights, own)
+
+
+def _lengths_of_linkage(heights: Any, parent: np.ndarray) -> np.ndarray:
+    """Half the difference in height between each node and its parent."""
+    merged, m = reals("heights", heights), (parent.size + 1) // 2
     if merged.shape != (m - 1,):
         fail("heights", f"must have shape ({m - 1},), one height per cluster, not {merged.shape}.")
     height = np.concatenate([np.zeros(m), merged])

@@ -1,17 +1,52 @@
-"""A rooted tree as flat, read-only arrays: its size, node properties, and layouts for sweeps."""
+"""A rooted tree as flat, read-only arrays: its nodes, their labels, and layouts for sweeps."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 
 import numpy as np
 
 from gmtree import _sweep
 from gmtree._kernels import order as kernels
 from gmtree._sweep import unsigned
+from gmtree.tree import locate
 from gmtree.tree.order import positions
 from gmtree.tree.pairs import PathIndex
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+T = TypeVar("T")
+
+
+class Cached(property, Generic[T]):
+    """A property that a tree computes on first use and then keeps; arrays become read-only.
+
+    Two threads may both compute it, with equal results.
+    """
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        super().__init__(compute)
+        self._compute = compute
+
+    @overload
+    def __get__(self, tree: None, owner: type, /) -> Self: ...
+
+    @overload
+    def __get__(self, tree: Any, owner: type | None = None, /) -> T: ...
+
+    def __get__(self, tree: Any, owner: Any = None, /) -> Any:
+        if tree is None:
+            return self
+        name = self._compute.__name__
+        found = tree._cache.get(name)
+        if found is None:
+            found = self._compute(tree)
+            if isinstance(found, np.ndarray):
+                found.flags.writeable = False
+            tree._cache[name] = found
+        return found
 
 
 class ChildLists(NamedTuple):
@@ -30,15 +65,16 @@ BriefChildLists = tuple[np.ndarray, np.ndarray | None, np.ndarray | None]
 
 
 class TreeArrays:
-    """The structure of a `Tree`: all of its arrays except the labels.
-
-    Each property with one entry per node is computed on first use and cached.
-    """
+    """The arrays of a `Tree`, from which its methods compute everything else."""
 
     __slots__ = (
         "__weakref__",
         "_by_height",
         "_cache",
+        "_edge_length",
+        "_from_records",
+        "_labels",
+        "_level_names",
         "_level_start",
         "_order",
         "_parent",
@@ -55,6 +91,49 @@ class TreeArrays:
     _position_parent: np.ndarray
     _level_start: np.ndarray
     _cache: dict[str, Any]
+    _labels: Any  # an array, None, or an object that becomes an array on demand
+    _edge_length: np.ndarray | None
+    _level_names: tuple[str, ...] | None
+    _from_records: bool  # whether the leaves are those that occur in records, which may be private
+
+    # ------------------------------------------------------------------ making
+
+    @classmethod
+    def _build(cls, argument: str, parent: np.ndarray, labels: Any = None, **more: Any) -> Self:
+        """Make a tree from `parent`: a private copy whose entries are all in -1..n-1."""
+        found = positions(argument, parent, labels)
+        tree = cls._assemble(parent, *found[:3], labels, **more)
+        tree._parents_first, tree._by_height = found.parents_first, found.by_height
+        return tree
+
+    @classmethod
+    def _assemble(
+        cls,
+        parent: np.ndarray,
+        order: np.ndarray | None,
+        position_parent: np.ndarray,
+        level_start: np.ndarray,
+        labels: Any = None,
+        *,
+        level_names: tuple[str, ...] | None = None,
+        edge_length: np.ndarray | None = None,
+        from_records: bool = False,
+    ) -> Self:
+        """Make a tree from arrays in canonical order, which are known to be right."""
+        tree = object.__new__(cls)
+        for array in (parent, order, position_parent, level_start, edge_length):
+            if array is not None:
+                array.flags.writeable = False
+        if isinstance(labels, np.ndarray):
+            labels = labels.copy()
+            labels.flags.writeable = False
+        tree._parent, tree._order = parent, order
+        tree._position_parent, tree._level_start = position_parent, level_start
+        tree._labels, tree._level_names = labels, level_names
+        tree._edge_length, tree._from_records = edge_length, from_records
+        tree._parents_first, tree._by_height = order is None, True
+        tree._cache = {}
+        return tree
 
     # ------------------------------------------------------------------ size and shape
 
@@ -91,11 +170,9 @@ class TreeArrays:
     @property
     def nbytes(self) -> int:
         """Bytes held by the tree, including the arrays cached so far, but not the labels."""
-        arrays = [self._parent, self._level_start]
-        if self._order is not None:
-            arrays += [self._order, self._position_parent]
-        held = [a for a in self._cache.values() if isinstance(a, (np.ndarray, PathIndex))]
-        return sum(a.nbytes for a in [*arrays, *held])
+        own = self._parent, self._level_start, self._order, self._position_parent
+        held = {id(a): a for a in (*own, *self._cache.values())}
+        return sum(a.nbytes for a in held.values() if isinstance(a, (np.ndarray, PathIndex)))
 
     @property
     def is_canonical(self) -> bool:
@@ -107,51 +184,30 @@ class TreeArrays:
 
     # ------------------------------------------------------------------ arrays per node
 
-    def _derive(self, name: str, compute: Callable[[], np.ndarray]) -> np.ndarray:
-        """Return the cached array `name`, computed on first use.
-
-        Two threads may both compute it, with equal results.
-        """
-        array = self._cache.get(name)
-        if array is None:
-            array = compute()
-            array.flags.writeable = False
-            self._cache[name] = array
-        return array
-
     @property
     def parent(self) -> np.ndarray:
         """Parent of each node, -1 for the root; read-only."""
         return self._parent
 
-    @property
+    @Cached
     def order(self) -> np.ndarray:
         """``order[r]`` is the node at canonical position r."""
-        if self._by_height:
-            return self._sweep_order
-        return self._derive("order", lambda: self._canonical[0])
+        return self._canonical[0]
 
-    @property
+    @Cached
     def rank(self) -> np.ndarray:
         """``rank[i]`` is the canonical position of node i."""
-        if self._by_height:
-            return self._sweep_rank
-        return self._derive("rank", lambda: _inverse(self.order))
+        return self._sweep_rank if self._by_height else _inverse(self.order)
 
-    @property
-    def _sweep_order(self) -> np.ndarray:
-        """Node at each sweep position."""
-        if self._order is not None:
-            return self._order
-        return self._derive("sweep_order", lambda: np.arange(self.n, dtype=self._parent.dtype))
-
-    @property
+    @Cached
     def _sweep_rank(self) -> np.ndarray:
         """Sweep position of each node."""
-        if self._order is None:
-            return self._sweep_order
-        order = self._order
-        return self._derive("sweep_rank", lambda: _inverse(order))
+        return self._sweep_order if self._order is None else _inverse(self._order)
+
+    @Cached
+    def _sweep_order(self) -> np.ndarray:
+        """Node at each sweep position."""
+        return np.arange(self.n, dtype=self._parent.dtype) if self._order is None else self._order
 
     @property
     def _canonical(self) -> tuple[np.ndarray, np.ndarray]:
@@ -162,61 +218,47 @@ class TreeArrays:
         assert found.order is not None
         return found.order, found.position_parent
 
-    @property
+    @Cached
     def node_height(self) -> np.ndarray:
         """Height of each node: 1 for a leaf, otherwise 1 plus the largest height of a child."""
+        heights = np.empty_like(self._parent)
+        by_level = np.arange(self.height, 0, -1, dtype=heights.dtype)
+        heights[self.order] = np.repeat(by_level, np.diff(self._level_start))
+        return heights
 
-        def compute() -> np.ndarray:
-            heights = np.empty_like(self._parent)
-            by_level = np.arange(self.height, 0, -1, dtype=heights.dtype)
-            heights[self.order] = np.repeat(by_level, np.diff(self._level_start))
-            return heights
-
-        return self._derive("node_height", compute)
-
-    @property
+    @Cached
     def depth(self) -> np.ndarray:
         """Number of nodes on the path from the root to each node; 1 at the root."""
+        depth = np.ones(self.n, dtype=self._parent.dtype)
+        _sweep.propagate(self._natural_layout, depth, depth)
+        return depth
 
-        def compute() -> np.ndarray:
-            ones = np.ones(self.n, dtype=self._parent.dtype)
-            _sweep.propagate(self._natural_layout, ones, ones)
-            return ones
-
-        return self._derive("depth", compute)
-
-    @property
+    @Cached
     def subtree_size(self) -> np.ndarray:
         """Number of nodes in the subtree of each node, including the node itself."""
+        size = np.ones(self.n, dtype=self._parent.dtype)
+        _sweep.accumulate(self._natural_layout, size, size)
+        return size
 
-        def compute() -> np.ndarray:
-            ones = np.ones(self.n, dtype=self._parent.dtype)
-            _sweep.accumulate(self._natural_layout, ones, ones)
-            return ones
-
-        return self._derive("subtree_size", compute)
-
-    @property
+    @Cached
     def child_count(self) -> np.ndarray:
         """Number of children of each node."""
+        counts = np.zeros(self.n, dtype=self._parent.dtype)
+        kernels.count_children(self._parent, counts)
+        return counts
 
-        def compute() -> np.ndarray:
-            counts = np.zeros(self.n, dtype=self._parent.dtype)
-            kernels.count_children(self._parent, counts)
-            return counts
-
-        return self._derive("child_count", compute)
-
-    @property
+    @Cached
     def leaves(self) -> np.ndarray:
         """Leaves by ascending number. Every vector with one entry per leaf is in this order.
 
         For a tree made by :meth:`from_levels` this is the order of the rows. For one made by
         :meth:`from_linkage` it is the order of the observations.
         """
-        return self._derive("leaves", self._find_leaves)
+        if self.is_canonical:
+            return np.arange(self.n_internal, self.n, dtype=self._parent.dtype)
+        return np.flatnonzero(self.child_count == 0).astype(self._parent.dtype)
 
-    @property
+    @Cached
     def leaves_left_to_right(self) -> np.ndarray:
         """Leaves in depth-first order, so that the leaves of every subtree are consecutive.
 
@@ -233,7 +275,10 @@ class TreeArrays:
         """
         if self._is_numbered_by_level:
             return self.leaves
-        return self._derive("leaves_left_to_right", self._walk_leaves)
+        start, child = (unsigned(a) for a in self._children)
+        leaves, stack = np.empty(self.n_leaves, start.dtype), np.empty(self.n, start.dtype)
+        kernels.leaves_left_to_right(np.uint64(self.root), start, child, stack, leaves)
+        return leaves.view(self._parent.dtype)
 
     @property
     def internal(self) -> np.ndarray:
@@ -241,17 +286,6 @@ class TreeArrays:
         if self.is_canonical:
             return np.arange(self.n_internal, dtype=self._parent.dtype)
         return np.sort(self._sweep_order[: self.n_internal])
-
-    def _find_leaves(self) -> np.ndarray:
-        if self.is_canonical:
-            return np.arange(self.n_internal, self.n, dtype=self._parent.dtype)
-        return np.flatnonzero(self.child_count == 0).astype(self._parent.dtype)
-
-    def _walk_leaves(self) -> np.ndarray:
-        start, child = (unsigned(a) for a in self._children)
-        leaves, stack = np.empty(self.n_leaves, start.dtype), np.empty(self.n, start.dtype)
-        kernels.leaves_left_to_right(np.uint64(self.root), start, child, stack, leaves)
-        return leaves.view(self._parent.dtype)
 
     def _depth_first(self, nodes: np.ndarray) -> np.ndarray:
         """Indices into `nodes`, in the order in which a depth-first walk meets these nodes."""
@@ -276,33 +310,76 @@ class TreeArrays:
         first, above = self._level_start[1:-1], self._level_start[:-2]
         return bool(np.all(self._position_parent[first] >= above))
 
-    # ------------------------------------------------------------------ neighbours
+    # ------------------------------------------------------------------ labels and lengths
+
+    @property
+    def labels(self) -> np.ndarray | None:
+        """Label of each node, or None for a tree made without labels."""
+        if self._labels is None or isinstance(self._labels, np.ndarray):
+            return self._labels
+        return self._label_array
+
+    @Cached
+    def _label_array(self) -> np.ndarray:
+        """The labels as an array, if they are stored in another form."""
+        return np.asarray(self._labels)
+
+    @property
+    def edge_length(self) -> np.ndarray | None:
+        """Length of the edge from each node to its parent, or None.
+
+        A missing length is NaN, and the entry of the root has no meaning. None if the tree has no
+        lengths. :meth:`distance` uses these lengths by default.
+        """
+        return self._edge_length
+
+    def _attributes(self, nodes: Any) -> dict[str, Any]:
+        """Keywords of :meth:`_assemble` for a tree of some nodes of this one."""
+        return {
+            "labels": None if self._labels is None else self._labels[nodes],
+            "edge_length": None if self._edge_length is None else self._edge_length[nodes],
+            "from_records": self._from_records,
+        }
+
+    @property
+    def level_names(self) -> tuple[str, ...] | None:
+        """Names of the levels from which :meth:`from_levels` made the tree, else None."""
+        return self._level_names
+
+    def _aligned(self, argument: str, x: Any, per: str = "node", *, tell: bool = True) -> Any:
+        """Return `x` in the order of the nodes or leaves, matched by its labels if it has any."""
+        if isinstance(x, (np.ndarray, list, tuple)):
+            return x
+        return locate.align(self, argument, x, per, tell=tell)
+
+    # ------------------------------------------------------------------ lists of children
+
+    @Cached
+    def _grouped_children(self) -> np.ndarray:
+        """Both arrays of :attr:`_children`, one after the other."""
+        lists = np.zeros(2 * self.n + 1, dtype=self._parent.dtype)
+        lists[: self.n] = self.child_count
+        kernels.group_children(self._parent, lists[: self.n + 1], lists[self.n + 1 :])
+        return lists
 
     @property
     def _children(self) -> tuple[np.ndarray, np.ndarray]:
         """Arrays (start, child): the children of i are child[start[i]:start[i + 1]], ascending."""
+        return self._grouped_children[: self.n + 1], self._grouped_children[self.n + 1 :]
 
-        def compute() -> np.ndarray:
-            lists = np.zeros(2 * self.n + 1, dtype=self._parent.dtype)
-            lists[: self.n] = self.child_count
-            kernels.group_children(self._parent, lists[: self.n + 1], lists[self.n + 1 :])
-            return lists
-
-        lists = self._derive("children", compute)
-        return lists[: self.n + 1], lists[self.n + 1 :]
+    @Cached
+    def _child_place(self) -> np.ndarray:
+        """Index of each node in the list of all children."""
+        place = np.zeros(self.n, dtype=self._parent.dtype)
+        kernels.invert(unsigned(self._children[1][: self.n - 1]), unsigned(place))
+        return place
 
     @property
     def _child_lists(self) -> ChildLists:
         """Lists of children for kernels, with the index of each node in them."""
-
-        def compute() -> np.ndarray:
-            place = np.zeros(self.n, dtype=self._parent.dtype)
-            kernels.invert(unsigned(self._children[1][: self.n - 1]), unsigned(place))
-            return place
-
         start, child = self._children
-        place = self._derive("place", compute)
-        return ChildLists(unsigned(start), unsigned(child[: self.n - 1]), unsigned(place))
+        arrays = start, child[: self.n - 1], self._child_place
+        return ChildLists(*map(unsigned, arrays))
 
     @property
     def _brief_child_lists(self) -> BriefChildLists:
@@ -313,13 +390,14 @@ class TreeArrays:
         """
         if not self._is_numbered_by_level:
             return self._child_lists
+        return unsigned(self._family_start), None, None
 
-        def compute() -> np.ndarray:
-            start = np.zeros(self.n_internal + 1, dtype=self._parent.dtype)
-            np.cumsum(self.child_count[: self.n_internal], out=start[1:])
-            return start
-
-        return unsigned(self._derive("family_start", compute)), None, None
+    @Cached
+    def _family_start(self) -> np.ndarray:
+        """In a canonical tree, the number of children of all earlier nodes, by internal node."""
+        start = np.zeros(self.n_internal + 1, dtype=self._parent.dtype)
+        np.cumsum(self.child_count[: self.n_internal], out=start[1:])
+        return start
 
     # ------------------------------------------------------------------ positions in sweeps
 
@@ -342,18 +420,15 @@ class TreeArrays:
 
     # ------------------------------------------------------------------ layouts for sweeps
 
-    @property
+    @Cached
     def _layout(self) -> _sweep.Layout:
         """The layout of sweep positions, by which threads share a sweep. Leaves come last."""
-        layout = self._cache.get("layout")
-        if layout is None:
-            layout = self._cache["layout"] = _sweep.Layout(
-                parent=unsigned(self._position_parent),
-                order=None if self._order is None else unsigned(self._order),
-                n_inner=self.n_internal,
-                segments=self._segments(),
-            )
-        return layout
+        return _sweep.Layout(
+            parent=unsigned(self._position_parent),
+            order=None if self._order is None else unsigned(self._order),
+            n_inner=self.n_internal,
+            segments=self._segments(),
+        )
 
     def _segments(self, width: int = 1) -> tuple[_sweep.Segment, ...]:
         """The segments of :attr:`_layout` for values with `width` columns."""

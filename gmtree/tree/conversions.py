@@ -2,27 +2,91 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from gmtree.readers import graphs, matrices, newick, objects
-from gmtree.tree import locate, outline, table
+from gmtree.readers import edges, graphs, matrices, newick, objects
 from gmtree.tree import measurements as measured
+from gmtree.tree import outline, table
+from gmtree.tree.kinship import TreeKinship
 
 if TYPE_CHECKING:
     from networkx import DiGraph
+    from typing_extensions import Self
 
-T = TypeVar("T", bound="TreeConversions")
 
-
-class TreeConversions:
+class TreeConversions(TreeKinship):
     """Methods of `Tree` that read and write the formats of other programs."""
 
     __slots__ = ()
 
     @classmethod
-    def from_newick(cls: type[T], text: Any, *, convert_underscores: bool = False) -> T:
+    def from_linkage(cls, Z: Any, heights: Any = None) -> Self:
+        """Make a tree from a hierarchical clustering of scipy or scikit-learn.
+
+        Nodes keep the numbers of the clustering: observations come first, then clusters in the
+        order in which they were formed, and the root comes last. :attr:`edge_length` becomes half
+        the difference between the heights of a node and of its parent. So ``tree.distance(i, j)``
+        is the cophenetic distance, which is the height at which i and j were joined.
+
+        Parameters
+        ----------
+        Z : array of shape (m - 1, 4) or (m - 1, 2)
+            A linkage matrix of :mod:`scipy.cluster.hierarchy`, or ``children_`` of scikit-learn.
+        heights : array of m - 1 reals, optional
+            Height at which each cluster was formed, such as ``distances_`` of scikit-learn. The
+            default is the third column of `Z`. If `Z` has only two columns, the tree has no
+            lengths.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> tree = gm.Tree.from_linkage([[0, 1, 0.5, 2], [2, 3, 0.9, 3]])
+        >>> tree.parent
+        array([ 3,  3,  4,  4, -1], dtype=int32)
+        >>> tree.distance([0, 0], [1, 2])
+        array([0.5, 0.9])
+        """
+        parent, lengths = edges.from_linkage(Z, heights)
+        return cls._build("Z", parent, edge_length=lengths)
+
+    @classmethod
+    def from_networkx(
+        cls, graph: Any, *, label: str | None = "label", length: str | None = "weight"
+    ) -> Self:
+        """Make a tree from a networkx digraph whose edges go from parent to child.
+
+        Nodes are numbered in the order of ``graph.nodes``.
+
+        Parameters
+        ----------
+        graph : networkx.DiGraph
+            The tree, in which only the root has no incoming edge.
+        label : str or None
+            Name of the node attribute that holds the labels. A node without this attribute is its
+            own label. With None, every node is its own label.
+        length : str or None
+            Name of the edge attribute that holds the lengths, which become :attr:`edge_length`. If
+            no edge has this attribute, the tree has no lengths. Pass None if the weights of your
+            graph are not lengths, but counts or probabilities, for example.
+
+        See Also
+        --------
+        to_networkx : the inverse conversion.
+
+        Examples
+        --------
+        >>> import networkx, gmtree as gm
+        >>> graph = networkx.DiGraph()
+        >>> graph.add_weighted_edges_from([("feline", "cat", 1.0), ("feline", "lion", 2.0)])
+        >>> tree = gm.Tree.from_networkx(graph)
+        >>> tree.labels.tolist(), tree.edge_length.tolist()
+        (['feline', 'cat', 'lion'], [0.0, 1.0, 2.0])
+        """
+        parent, labels, lengths = edges.from_networkx(graph, label, length)
+        return cls._build("graph", parent, labels, edge_length=lengths)
+
+    @classmethod
+    def from_newick(cls, text: Any, *, convert_underscores: bool = False) -> Self:
         """Make a tree from Newick text, or from a file that holds such text.
 
         Nodes are numbered in depth-first order: the root is 0, parents come before their children,
@@ -51,17 +115,17 @@ class TreeConversions:
         11.0
         """
         parent, labels, lengths = newick.parse(text, convert_underscores)
-        return _build(cls, "text", parent, labels)._with_lengths(lengths)
+        return cls._build("text", parent, labels, edge_length=lengths)
 
     @classmethod
     def from_objects(
-        cls: type[T],
+        cls,
         root: Any,
         children: Any = "children",
         *,
         label: Any = "name",
         length: Any = None,
-    ) -> T:
+    ) -> Self:
         """Make a tree from linked objects, such as those of anytree, ete3 or scikit-bio.
 
         Nodes are numbered in depth-first order: the root is 0, and parents precede their children.
@@ -91,10 +155,10 @@ class TreeConversions:
         ``Tree.from_objects(t[t.root], lambda x: t.children(x.identifier), label="tag")``
         """
         parent, labels, lengths = objects.from_objects(root, children, label, length)
-        return _build(cls, "root", parent, labels)._with_lengths(lengths)
+        return cls._build("root", parent, labels, edge_length=lengths)
 
     @classmethod
-    def from_summing_matrix(cls: type[T], S: Any) -> T:
+    def from_summing_matrix(cls, S: Any) -> Self:
         """Make a tree from a summing matrix (0 or 1): one row per node, one column per leaf.
 
         Row i becomes node i, and has ones in the columns of the leaves below this node. Rows may
@@ -115,10 +179,10 @@ class TreeConversions:
         Tree(n=5, internal=2, leaves=3, height=3)
         """
         parent, labels = objects.from_summing_matrix(S)
-        return _build(cls, "S", parent, labels)
+        return cls._build("S", parent, labels)
 
     @classmethod
-    def from_structure(cls: type[T], A: Any) -> T:
+    def from_structure(cls, A: Any) -> Self:
         """Make a tree from its structure matrix: 1 on the diagonal, -1 in the parent's column.
 
         Parameters
@@ -136,10 +200,10 @@ class TreeConversions:
         >>> gm.Tree.from_structure([[1, 0, 0], [-1, 1, 0], [-1, 0, 1]]).parent
         array([-1,  0,  0], dtype=int32)
         """
-        return _build(cls, "A", matrices.from_structure(A), None)
+        return cls._build("A", matrices.from_structure(A))
 
     @classmethod
-    def from_adjacency(cls: type[T], A: Any, root: int | None = None) -> T:
+    def from_adjacency(cls, A: Any, root: int | None = None) -> Self:
         """Make a tree from its adjacency matrix.
 
         Parameters
@@ -157,10 +221,10 @@ class TreeConversions:
         >>> gm.Tree.from_adjacency(A, root=1).parent
         array([ 1, -1,  1], dtype=int32)
         """
-        return _build(cls, "A", matrices.from_adjacency(A, root), None)
+        return cls._build("A", matrices.from_adjacency(A, root))
 
     @classmethod
-    def from_laplacian(cls: type[T], L: Any, root: int) -> T:
+    def from_laplacian(cls, L: Any, root: int) -> Self:
         """Make a tree from its Laplacian matrix, with or without weights, and its root.
 
         Parameters
@@ -176,10 +240,10 @@ class TreeConversions:
         >>> gm.Tree.from_laplacian([[1, -1, 0], [-1, 2, -1], [0, -1, 1]], root=1).parent
         array([ 1, -1,  1], dtype=int32)
         """
-        return _build(cls, "L", matrices.from_laplacian(L, root), None)
+        return cls._build("L", matrices.from_laplacian(L, root))
 
     @classmethod
-    def from_distances(cls: type[T], D: Any, root: int) -> T:
+    def from_distances(cls, D: Any, root: int) -> Self:
         """Make a tree from its root and the number of edges between every two nodes.
 
         All entries are checked. A matrix that does not belong to a tree is refused.
@@ -197,10 +261,10 @@ class TreeConversions:
         >>> gm.Tree.from_distances([[0, 2, 1], [2, 0, 1], [1, 1, 0]], root=0).parent
         array([-1,  2,  0], dtype=int32)
         """
-        return _build(cls, "D", matrices.from_distances(D, root), None)
+        return cls._build("D", matrices.from_distances(D, root))
 
     def align(
-        self: Any, measurements: Any, *, value: str | None = None, variance: Any = None
+        self, measurements: Any, *, value: str | None = None, variance: Any = None
     ) -> measured.Measurements:
         """Align measurements in DataFrames with the nodes of the tree, by their labels.
 
@@ -242,7 +306,7 @@ class TreeConversions:
         """
         return measured.values(self, measurements, value, variance)
 
-    def to_frame(self: Any, *, backend: str | None = None, **columns: Any) -> Any:
+    def to_frame(self, *, backend: str | None = None, **columns: Any) -> Any:
         """Return a DataFrame with one row per node.
 
         Its columns are ``node``, ``parent`` (-1 for the root), ``depth``, the labels, and the
@@ -269,7 +333,7 @@ class TreeConversions:
         """
         return table.to_frame(self, columns, backend)
 
-    def to_newick(self: Any, *, length: Any = None, names: bool = True) -> str:
+    def to_newick(self, *, length: Any = None, names: bool = True) -> str:
         """The tree as Newick text, with children in ascending order of their numbers.
 
         Parameters
@@ -288,7 +352,7 @@ class TreeConversions:
         """
         return newick.write(self, length, names)
 
-    def to_networkx(self: Any) -> DiGraph:
+    def to_networkx(self) -> DiGraph:
         """Return the tree as a networkx digraph with edges from parent to child.
 
         The nodes of the digraph are the labels of the tree if these are distinct and none is
@@ -312,7 +376,7 @@ class TreeConversions:
         """
         return graphs.to_networkx(self)
 
-    def outline(self: Any, values: Any = None, *, depth: int = 4, children: int = 5) -> str:
+    def outline(self, values: Any = None, *, depth: int = 4, children: int = 5) -> str:
         """The top of the tree as text, one line per node.
 
         Parameters
@@ -338,20 +402,9 @@ class TreeConversions:
         """
         return outline.text(self, values, depth, children)
 
-    def show(self: Any, values: Any = None, *, depth: int = 4, children: int = 5) -> None:
+    def show(self, values: Any = None, *, depth: int = 4, children: int = 5) -> None:
         """Print the top of the tree; see :meth:`outline`."""
         print(self.outline(values, depth=depth, children=children))
 
-    def _repr_html_(self: Any) -> str:
+    def _repr_html_(self) -> str:
         return outline.html(self)
-
-    def _aligned(self: Any, argument: str, x: Any, per: str = "node", *, tell: bool = True) -> Any:
-        """Return `x` in the order of the nodes or leaves, matched by its labels if it has any."""
-        if isinstance(x, (np.ndarray, list, tuple)):
-            return x
-        return locate.align(self, argument, x, per, tell=tell)
-
-
-def _build(kind: Any, argument: str, parent: np.ndarray, labels: Any) -> Any:
-    """Make a `Tree`, which this module cannot import: `Tree` inherits from its class."""
-    return kind._build(argument, parent, labels=labels)

@@ -10,17 +10,14 @@ import numpy as np
 
 from gmtree import _sweep
 from gmtree import _validate as check
-from gmtree._kernels import order as kernels
 from gmtree.labels import distinct
 from gmtree.labels import levels as level_columns
 from gmtree.readers import edges
-from gmtree.tree.arrays import TreeArrays
+from gmtree.tree.arrays import Cached
 from gmtree.tree.conversions import TreeConversions
-from gmtree.tree.kinship import TreeKinship
-from gmtree.tree.order import positions
 
 
-class Tree(TreeConversions, TreeKinship, TreeArrays):
+class Tree(TreeConversions):
     """A rooted tree of any shape, in the caller's own numbering.
 
     Build one with :meth:`from_parents`, :meth:`from_edges`, :meth:`from_levels`,
@@ -50,12 +47,7 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
     array([35, 30,  5, 10, 20])
     """
 
-    __slots__ = ("_edge_length", "_from_records", "_labels", "_level_names")
-
-    _labels: Any  # an array, None, or an object that becomes an array on demand
-    _edge_length: np.ndarray | None
-    _level_names: tuple[str, ...] | None
-    _from_records: bool  # whether the leaves are those that occur in records, which may be private
+    __slots__ = ()
 
     def __init__(self) -> None:
         raise TypeError("Use Tree.from_parents or another constructor to make a tree.")
@@ -83,7 +75,7 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
         own = check.parent_vector("parent", parent)
         if labels is not None:
             labels = distinct.distinct_labels("labels", labels, own.size)
-        return cls._build("parent", own, labels=labels)
+        return cls._build("parent", own, labels)
 
     @classmethod
     def from_edges(cls, child: Any, parent: Any) -> Tree:
@@ -101,7 +93,7 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
         ('feline', 'cat', 'kitten')
         """
         own, labels = edges.from_edges(child, parent)
-        return cls._build("parent", own, labels=labels)
+        return cls._build("parent", own, labels)
 
     @classmethod
     def from_levels(
@@ -174,108 +166,8 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
 
     @classmethod
     def _from_level_tree(cls, made: level_columns.LevelTree) -> Tree:
-        tree = cls._build("levels", made.parent, labels=made.labels)
-        tree._level_names, tree._from_records = made.names, made.from_records
-        return tree
-
-    @classmethod
-    def from_linkage(cls, Z: Any, heights: Any = None) -> Tree:
-        """Make a tree from a hierarchical clustering of scipy or scikit-learn.
-
-        Nodes keep the numbers of the clustering: observations come first, then clusters in the
-        order in which they were formed, and the root comes last. :attr:`edge_length` becomes half
-        the difference between the heights of a node and of its parent. So ``tree.distance(i, j)``
-        is the cophenetic distance, which is the height at which i and j were joined.
-
-        Parameters
-        ----------
-        Z : array of shape (m - 1, 4) or (m - 1, 2)
-            A linkage matrix of :mod:`scipy.cluster.hierarchy`, or ``children_`` of scikit-learn.
-        heights : array of m - 1 reals, optional
-            Height at which each cluster was formed, such as ``distances_`` of scikit-learn. The
-            default is the third column of `Z`. If `Z` has only two columns, the tree has no
-            lengths.
-
-        Examples
-        --------
-        >>> import gmtree as gm
-        >>> tree = gm.Tree.from_linkage([[0, 1, 0.5, 2], [2, 3, 0.9, 3]])
-        >>> tree.parent
-        array([ 3,  3,  4,  4, -1], dtype=int32)
-        >>> tree.distance([0, 0], [1, 2])
-        array([0.5, 0.9])
-        """
-        tree = cls._build("Z", edges.from_linkage(Z))
-        return tree._with_lengths(edges.linkage_lengths(Z, heights, tree.parent))
-
-    @classmethod
-    def from_networkx(
-        cls, graph: Any, *, label: str | None = "label", length: str | None = "weight"
-    ) -> Tree:
-        """Make a tree from a networkx digraph whose edges go from parent to child.
-
-        Nodes are numbered in the order of ``graph.nodes``.
-
-        Parameters
-        ----------
-        graph : networkx.DiGraph
-            The tree, in which only the root has no incoming edge.
-        label : str or None
-            Name of the node attribute that holds the labels. A node without this attribute is its
-            own label. With None, every node is its own label.
-        length : str or None
-            Name of the edge attribute that holds the lengths, which become :attr:`edge_length`. If
-            no edge has this attribute, the tree has no lengths. Pass None if the weights of your
-            graph are not lengths, but counts or probabilities, for example.
-
-        See Also
-        --------
-        to_networkx : the inverse conversion.
-
-        Examples
-        --------
-        >>> import networkx, gmtree as gm
-        >>> graph = networkx.DiGraph()
-        >>> graph.add_weighted_edges_from([("feline", "cat", 1.0), ("feline", "lion", 2.0)])
-        >>> tree = gm.Tree.from_networkx(graph)
-        >>> tree.labels.tolist(), tree.edge_length.tolist()
-        (['feline', 'cat', 'lion'], [0.0, 1.0, 2.0])
-        """
-        own, labels, lengths = edges.from_networkx(graph, label, length)
-        return cls._build("graph", own, labels=labels)._with_lengths(lengths)
-
-    @classmethod
-    def _build(cls, argument: str, parent: np.ndarray, *, labels: Any = None) -> Tree:
-        """Make a tree from `parent`: a private copy whose entries are all in -1..n-1."""
-        found = positions(argument, parent, labels)
-        tree = cls._assemble(parent, *found[:3], labels)
-        tree._parents_first, tree._by_height = found.parents_first, found.by_height
-        return tree
-
-    @classmethod
-    def _assemble(
-        cls,
-        parent: np.ndarray,
-        order: np.ndarray | None,
-        position_parent: np.ndarray,
-        level_start: np.ndarray,
-        labels: Any = None,
-        level_names: tuple[str, ...] | None = None,
-    ) -> Tree:
-        tree = object.__new__(cls)
-        for array in (parent, order, position_parent, level_start):
-            if array is not None:
-                array.flags.writeable = False
-        if isinstance(labels, np.ndarray):
-            labels = labels.copy()
-            labels.flags.writeable = False
-        tree._parent, tree._order = parent, order
-        tree._position_parent, tree._level_start = position_parent, level_start
-        tree._labels, tree._level_names = labels, level_names
-        tree._edge_length, tree._from_records = None, False
-        tree._parents_first, tree._by_height = order is None, True
-        tree._cache = {}
-        return tree
+        more = {"level_names": made.names, "from_records": made.from_records}
+        return cls._build("levels", made.parent, made.labels, **more)
 
     def _with_frames_of(self, kind: str | None) -> Tree:
         """Return this tree with `kind` as the default library of its DataFrames."""
@@ -283,8 +175,13 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
         labels = self._labels
         if isinstance(labels, level_columns.LevelLabels):
             labels = replace(labels, kind=kind)
-        tree = self._assemble(*arrays, labels, self._level_names)
-        tree._edge_length, tree._from_records = self._edge_length, self._from_records
+        tree = self._assemble(
+            *arrays,
+            labels,
+            level_names=self._level_names,
+            edge_length=self._edge_length,
+            from_records=self._from_records,
+        )
         tree._parents_first, tree._cache = self._parents_first, self._cache
         return tree
 
@@ -312,64 +209,6 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
     def __reduce__(self) -> tuple[Any, ...]:
         parts = (self._parent, self._labels, self._level_names, self._edge_length)
         return _rebuild, (*parts, self._from_records)
-
-    # ------------------------------------------------------------------ neighbours
-
-    def children(self, i: int) -> np.ndarray:
-        """Children of node i in ascending order.
-
-        Examples
-        --------
-        >>> import gmtree as gm
-        >>> gm.shapes.complete(3, 2).children(0)
-        array([1, 2, 3], dtype=int32)
-        """
-        i = check.node_number("i", i, self.n)
-        start, child = self._children
-        return child[start[i] : start[i + 1]]
-
-    def ancestors(self, i: int) -> np.ndarray:
-        """Ancestors of node i, from its parent up to the root, excluding i itself.
-
-        Examples
-        --------
-        >>> import gmtree as gm
-        >>> gm.shapes.complete(2, 3).ancestors(4)
-        array([1, 0], dtype=int32)
-        """
-        return np.array(self._upward(i)[1:], dtype=self._parent.dtype)
-
-    def siblings(self, i: int) -> np.ndarray:
-        """The other children of the parent of node i, in ascending order; empty for the root.
-
-        Examples
-        --------
-        >>> import gmtree as gm
-        >>> gm.shapes.complete(3, 2).siblings(2)
-        array([1, 3], dtype=int32)
-        """
-        i = check.node_number("i", i, self.n)
-        if i == self.root:
-            return np.empty(0, self._parent.dtype)
-        family = self.children(self._parent[i])
-        return family[family != i]
-
-    def descendants(self, i: int) -> np.ndarray:
-        """Node i and all nodes below it, in ascending order: the nodes of :meth:`subtree`.
-
-        Examples
-        --------
-        >>> import gmtree as gm
-        >>> gm.shapes.complete(2, 3).descendants(1)
-        array([1, 3, 4], dtype=int32)
-        """
-        i = check.node_number("i", i, self.n)
-        start, child = (_sweep.unsigned(a) for a in self._children)
-        found = np.empty(self.subtree_size[i], start.dtype)
-        found[0] = i
-        kernels.descendants(start, child, found)
-        found.sort()
-        return found.view(self._parent.dtype)
 
     def subtree(self, i: int) -> Tree:
         """The subtree of node i: a tree of node i, which is its root, and all nodes below it.
@@ -401,58 +240,10 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
         """Return the tree of `nodes` (sorted), which contain the parent of each but `root`."""
         parent = np.searchsorted(nodes, self._parent[nodes])
         parent[np.searchsorted(nodes, root)] = -1
-        labels = None if self._labels is None else self._labels[nodes]
-        made = self._build(argument, parent.astype(check.index_dtype(nodes.size)), labels=labels)
-        return self._pass_on(made, nodes)
-
-    def path(self, i: int) -> tuple[Any, ...]:
-        """Labels of the nodes from the root down to node i; numbers if the tree has no labels."""
-        found = self._upward(i)[::-1]
-        return tuple(found if self._labels is None else distinct.as_objects(self._labels[found]))
-
-    def _upward(self, i: int) -> list[int]:
-        """Node i and its ancestors, from i up to the root."""
-        i = check.node_number("i", i, self.n)
-        found = []
-        while i >= 0:
-            found.append(i)
-            i = int(self._parent[i])
-        return found
+        own = parent.astype(check.index_dtype(nodes.size))
+        return self._build(argument, own, **self._attributes(nodes))
 
     # ------------------------------------------------------------------ labels
-
-    @property
-    def labels(self) -> np.ndarray | None:
-        """Label of each node, or None for a tree made without labels."""
-        if self._labels is None or isinstance(self._labels, np.ndarray):
-            return self._labels
-        return self._derive("labels", lambda: np.asarray(self._labels))
-
-    @property
-    def edge_length(self) -> np.ndarray | None:
-        """Length of the edge from each node to its parent, or None.
-
-        A missing length is NaN, and the entry of the root has no meaning. None if the tree has no
-        lengths. :meth:`distance` uses these lengths by default.
-        """
-        return self._edge_length
-
-    def _with_lengths(self, lengths: np.ndarray | None) -> Tree:
-        """Set the edge lengths of a new tree, and return it."""
-        if lengths is not None:
-            lengths.flags.writeable = False
-        self._edge_length = lengths
-        return self
-
-    def _pass_on(self, made: Tree, nodes: Any) -> Tree:
-        """Give `made`, a new tree of some nodes of this one, their edge lengths, and return it."""
-        made._from_records, lengths = self._from_records, self._edge_length
-        return made._with_lengths(None if lengths is None else lengths[nodes])
-
-    @property
-    def level_names(self) -> tuple[str, ...] | None:
-        """Names of the levels from which :meth:`from_levels` made the tree, else None."""
-        return self._level_names
 
     def node(self, label: Any) -> int:
         """Number of the node with the given label, or with the given path of labels (a tuple).
@@ -472,10 +263,12 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
         """
         if self._labels is None:
             check.fail("label", "cannot be looked up, because the tree has no labels.")
-        index = self._cache.get("label_index")
-        if index is None:
-            index = self._cache["label_index"] = distinct.LabelIndex(self._labels, self._parent)
-        return index.node("label", label)
+        return self._label_index.node("label", label)
+
+    @Cached
+    def _label_index(self) -> distinct.LabelIndex:
+        """Dictionaries of the nodes by label."""
+        return distinct.LabelIndex(self._labels, self._parent)
 
     # ------------------------------------------------------------------ other numberings
 
@@ -493,9 +286,8 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
         if self.is_canonical:
             return self
         order, parent = self._canonical
-        labels = None if self._labels is None else self._labels[order]
-        made = self._assemble(parent, None, parent, self._level_start, labels, self._level_names)
-        return self._pass_on(made, order)
+        more = self._attributes(order) | {"level_names": self._level_names}
+        return self._assemble(parent, None, parent, self._level_start, **more)
 
     def k_order_subtree(self, k: int) -> Tree:
         """The k-order subtree: the nodes left after removing all leaves k times.
@@ -523,9 +315,8 @@ class Tree(TreeConversions, TreeKinship, TreeArrays):
         if self.is_canonical:
             parent = self._parent[:kept].copy()
             level_start = self._level_start[: self.height - k + 1].copy()
-            labels = None if self._labels is None else self._labels[:kept]
-            made = self._assemble(parent, None, parent, level_start, labels)
-            return self._pass_on(made, slice(kept))
+            attributes = self._attributes(slice(kept))
+            return self._assemble(parent, None, parent, level_start, **attributes)
         return self._restricted_to("k", np.sort(self.order[:kept]), self.root)
 
     # ------------------------------------------------------------------ sums over leaves
@@ -571,6 +362,5 @@ def _rebuild(
     edge_length: np.ndarray | None = None,
     from_records: bool = False,
 ) -> Tree:
-    tree = Tree._build("parent", check.parent_vector("parent", parent), labels=labels)
-    tree._level_names, tree._from_records = level_names, from_records
-    return tree._with_lengths(edge_length)
+    more = {"level_names": level_names, "edge_length": edge_length, "from_records": from_records}
+    return Tree._build("parent", check.parent_vector("parent", parent), labels, **more)

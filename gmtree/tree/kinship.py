@@ -1,4 +1,4 @@
-"""Pairs of nodes: ancestors, lowest common ancestors and distances."""
+"""Relatives of nodes, and pairs of nodes: lowest common ancestors and distances."""
 
 from __future__ import annotations
 
@@ -6,25 +6,98 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from gmtree import _memory, _sweep
+from gmtree import _memory
 from gmtree import _validate as check
+from gmtree._kernels import order as kernels
+from gmtree._sweep import unsigned
+from gmtree.labels.distinct import as_objects
+from gmtree.tree.arrays import Cached, TreeArrays
 from gmtree.tree.pairs import PathIndex, sums_from_root
 
 
-class TreeKinship:
-    """Methods of `Tree` that answer questions about pairs of nodes."""
+class TreeKinship(TreeArrays):
+    """Methods of `Tree` that answer questions about one node, and about pairs of nodes."""
 
     __slots__ = ()
 
-    @property
-    def _paths(self: Any) -> PathIndex:
-        """The index that answers questions about pairs of nodes, built on first use and cached."""
-        index = self._cache.get("paths")
-        if index is None:
-            layout = self._natural_layout
-            rank = None if layout.order is None else _sweep.unsigned(self.rank)
-            index = self._cache["paths"] = PathIndex(layout, rank)
-        return index
+    def children(self, i: int) -> np.ndarray:
+        """Children of node i in ascending order.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> gm.shapes.complete(3, 2).children(0)
+        array([1, 2, 3], dtype=int32)
+        """
+        i = check.node_number("i", i, self.n)
+        start, child = self._children
+        return child[start[i] : start[i + 1]]
+
+    def ancestors(self, i: int) -> np.ndarray:
+        """Ancestors of node i, from its parent up to the root, excluding i itself.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> gm.shapes.complete(2, 3).ancestors(4)
+        array([1, 0], dtype=int32)
+        """
+        return np.array(self._upward(i)[1:], dtype=self._parent.dtype)
+
+    def siblings(self, i: int) -> np.ndarray:
+        """The other children of the parent of node i, in ascending order; empty for the root.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> gm.shapes.complete(3, 2).siblings(2)
+        array([1, 3], dtype=int32)
+        """
+        i = check.node_number("i", i, self.n)
+        if i == self.root:
+            return np.empty(0, self._parent.dtype)
+        family = self.children(self._parent[i])
+        return family[family != i]
+
+    def descendants(self, i: int) -> np.ndarray:
+        """Node i and all nodes below it, in ascending order: the nodes of :meth:`subtree`.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> gm.shapes.complete(2, 3).descendants(1)
+        array([1, 3, 4], dtype=int32)
+        """
+        i = check.node_number("i", i, self.n)
+        start, child = (unsigned(a) for a in self._children)
+        found = np.empty(self.subtree_size[i], start.dtype)
+        found[0] = i
+        kernels.descendants(start, child, found)
+        found.sort()
+        return found.view(self._parent.dtype)
+
+    def path(self, i: int) -> tuple[Any, ...]:
+        """Labels of the nodes from the root down to node i; numbers if the tree has no labels."""
+        found = self._upward(i)[::-1]
+        return tuple(found if self._labels is None else as_objects(self._labels[found]))
+
+    def _upward(self, i: int) -> list[int]:
+        """Node i and its ancestors, from i up to the root."""
+        i = check.node_number("i", i, self.n)
+        found = []
+        while i >= 0:
+            found.append(i)
+            i = int(self._parent[i])
+        return found
+
+    # ------------------------------------------------------------------ pairs of nodes
+
+    @Cached
+    def _paths(self) -> PathIndex:
+        """The index that answers questions about pairs of nodes."""
+        layout = self._natural_layout
+        rank = None if layout.order is None else unsigned(self.rank)
+        return PathIndex(layout, rank)
 
     @overload
     def is_ancestor(self, i: check.Integer, j: check.Integer) -> bool: ...
@@ -32,7 +105,7 @@ class TreeKinship:
     @overload
     def is_ancestor(self, i: Any, j: Any) -> np.ndarray: ...
 
-    def is_ancestor(self: Any, i: Any, j: Any) -> bool | np.ndarray:
+    def is_ancestor(self, i: Any, j: Any) -> bool | np.ndarray:
         """Whether node i is node j or one of its ancestors.
 
         As 1 or 0, this is entry (j, i) of the inverse of the structure matrix. Arrays of nodes are
@@ -55,7 +128,7 @@ class TreeKinship:
     @overload
     def lca(self, i: Any, j: Any) -> np.ndarray: ...
 
-    def lca(self: Any, i: Any, j: Any) -> int | np.ndarray:
+    def lca(self, i: Any, j: Any) -> int | np.ndarray:
         """Lowest common ancestor of nodes i and j; each node is an ancestor of itself.
 
         The first call builds an index in O(n) steps, which the tree keeps. After that, each pair
@@ -78,7 +151,7 @@ class TreeKinship:
     @overload
     def common_ancestors(self, i: Any, j: Any) -> np.ndarray: ...
 
-    def common_ancestors(self: Any, i: Any, j: Any) -> int | np.ndarray:
+    def common_ancestors(self, i: Any, j: Any) -> int | np.ndarray:
         """Number of common ancestors of nodes i and j: the depth of :meth:`lca`.
 
         Nodes count as their own ancestors, so that ``common_ancestors(i, i)`` is the depth of
@@ -102,7 +175,7 @@ class TreeKinship:
     @overload
     def distance(self, i: Any, j: Any, edge: Any = None) -> np.ndarray: ...
 
-    def distance(self: Any, i: Any, j: Any, edge: Any = None) -> float | np.ndarray:
+    def distance(self, i: Any, j: Any, edge: Any = None) -> float | np.ndarray:
         """Sum of the lengths of the edges between nodes i and j, or the number of these edges.
 
         Parameters
@@ -139,36 +212,38 @@ class TreeKinship:
         from_root = self._sums_from_root(self._lengths(edge))
         return _plain(self._paths.path_sums(i, j, from_root))
 
-    def _lengths(self: Any, edge: Any) -> Any:
+    def _lengths(self, edge: Any) -> Any:
         """The lengths that the argument `edge` selects, unchecked; None if edges are counted."""
         if isinstance(edge, str):
             if edge != "count":
                 check.fail("edge", f"must be 'count' or hold lengths, not {edge!r}.")
             return None
-        if edge is None and self._edge_length is not None and "length_from_root" not in self._cache:
-            missing = ~np.isfinite(self._edge_length)
-            missing[self.root] = False
-            if missing.any():
-                check.fail(
-                    "edge",
-                    f"must be given, since node {np.argmax(missing)} of this tree has no length; "
-                    "edge='count' counts edges.",
-                )
         return self._edge_length if edge is None else edge
 
-    def _sums_from_root(self: Any, lengths: Any) -> np.ndarray:
+    def _sums_from_root(self, lengths: Any) -> np.ndarray:
         """Distance of each node from the root; without `lengths` the depth, which is one larger."""
         if lengths is None:
             return self.depth
+        if lengths is self._edge_length:
+            return self._length_from_root
+        return sums_from_root("edge", lengths, self._natural_layout, self.root, self.height)
 
-        def compute() -> np.ndarray:
-            return sums_from_root("edge", lengths, self._natural_layout, self.root, self.height)
+    @Cached
+    def _length_from_root(self) -> np.ndarray:
+        """Distance of each node from the root, by the lengths of the tree."""
+        assert self._edge_length is not None
+        missing = ~np.isfinite(self._edge_length)
+        missing[self.root] = False
+        if missing.any():
+            check.fail(
+                "edge",
+                f"must be given, since node {np.argmax(missing)} of this tree has no length; "
+                "edge='count' counts edges.",
+            )
+        layout = self._natural_layout
+        return sums_from_root("edge", self._edge_length, layout, self.root, self.height)
 
-        # The tree's own lengths never change, so their sums can be cached.
-        own = lengths is self._edge_length
-        return self._derive("length_from_root", compute) if own else compute()
-
-    def cophenetic(self: Any, height: Any) -> np.ndarray:
+    def cophenetic(self, height: Any) -> np.ndarray:
         """Matrix of the heights at which every two leaves are joined.
 
         Parameters

@@ -80,12 +80,10 @@ def positions(
         kernels.heights_parents_first(parent, is_internal, height)
     else:
         leaves, inner = _grouped_by_parent(above, is_internal)
-        pending, queue = np.empty(n, above.dtype), np.empty(n_internal, above.dtype)
-        work = pending, queue, unsigned(height)
-        reached = kernels.heights_any_order(above, is_internal, inner.end, *work)
-        if reached < n_internal:
-            first = int(np.flatnonzero(pending)[0])
-            check.fail(argument, f"must have no cycle; {_describe_cycle(parent, first, labels)}.")
+        in_cycle = _heights(above, is_internal, n_internal, inner, unsigned(height))
+        if in_cycle is not None:
+            rule = f"must have no cycle; {_describe_cycle(parent, in_cycle, labels)}."
+            check.fail(argument, rule)
     sizes = np.zeros(int(height[root]) + 1, dtype)
     kernels.count_heights(height, sizes)
     sizes[1] = sizes[0]  # leaves have height 1
@@ -114,6 +112,15 @@ def positions(
     return Positions(
         order, position_parent, level_start, parents_first, by_height or not parents_first
     )
+
+
+def _heights(
+    parent: np.ndarray, is_internal: np.ndarray, n_internal: int, inner: Lists, height: np.ndarray
+) -> int | None:
+    """Write the height of each node in any numbering; return a node of a cycle, if there is one."""
+    pending, queue = np.empty(parent.size, parent.dtype), np.empty(n_internal, parent.dtype)
+    reached = kernels.heights_any_order(parent, is_internal, inner.end, pending, queue, height)
+    return int(np.flatnonzero(pending)[0]) if reached < n_internal else None
 
 
 def _grouped_by_parent(parent: np.ndarray, is_internal: np.ndarray) -> tuple[Lists, Lists]:

@@ -189,9 +189,9 @@ def test_the_index_is_built_once_and_counted():
     tree = gm.shapes.random_recursive(1000, 1)
     before = tree.nbytes
     tree.lca(1, 2)
-    index = tree._cache["paths"]
+    index = tree._cache["_paths"]
     tree.is_ancestor(3, 4)
-    assert tree._cache["paths"] is index
+    assert tree._cache["_paths"] is index
     assert tree.nbytes == before + 8 * tree.n
 
 
