@@ -319,10 +319,11 @@ def flag(argument: str, x: Any) -> bool:
     return bool(x)
 
 
-def one_of(argument: str, x: Any, known: Iterable[str]) -> None:
-    """Refuse `x` unless it is one of the known words."""
+def one_of(argument: str, x: Any, known: Iterable[str]) -> str:
+    """`x`, which must be one of the known words."""
     if not isinstance(x, str) or x not in known:
         fail(argument, f"must be {' or '.join(map(repr, known))}, not {x!r}.")
+    return x
 
 
 def generator(argument: str, rng: Any) -> np.random.Generator:

@@ -74,11 +74,9 @@ def _is_release(path: Path) -> bool:
 
 def _describe_release(path: Path) -> str:
     """Errors, ledger and origin of a saved release, of counts or of tables."""
-    from gmtree.privacy.files.storage import is_of_tables
-    from gmtree.privacy.publishing.release import Release
-    from gmtree.privacy.publishing.tables import TableRelease
+    from gmtree.privacy.files.verifying import load_release
 
-    made = (TableRelease if is_of_tables(path) else Release).load(path)
+    made = load_release(path)
     parts = [repr(made), str(made.plan), str(made.ledger), _origin(made.provenance)]
     return "\n\n".join(parts).rstrip()
 

@@ -22,10 +22,11 @@ from gmtree.dask.confidential import forgets_locals
 from gmtree.dask.joint_tree import Ends
 from gmtree.dask.parquet import Partition, arrow, read
 from gmtree.dask.partition_tree import PartitionTree
-from gmtree.dask.partition_values import BYTES_PER_NODE, refuse_large
+from gmtree.dask.partition_values import find_part
 from gmtree.dask.sorted_rows import find_runs
 from gmtree.dask.storage import save
-from gmtree.privacy.publishing.stretches import measure_joint, measure_stretch, refuse_public_total
+from gmtree.privacy.publishing.measuring import refuse_public_total
+from gmtree.privacy.publishing.stretches import measure_joint, measure_stretch
 
 
 @dataclass(frozen=True)
@@ -67,11 +68,7 @@ def survey(
     column = None if count is None else table.column(count)
     if column is not None and not (arrow().types.is_integer(column.type) and not column.null_count):
         check.fail_type("count", "must name a column of whole numbers, none of them missing.")
-    runs = find_runs(table, levels, "leaves", partition.start)
-    part = PartitionTree.of(runs)
-    refuse_large(partition, part.n, part.n * BYTES_PER_NODE[keeps] + table.nbytes, memory)
-    groups = tuple((g.level, g.side) for g in part.groups)
-    return Ends(runs.first, runs.last, partition.start, runs.rows, part.sizes, groups)
+    return find_part(levels, partition, table, memory, keeps)[1]
 
 
 @forgets_locals

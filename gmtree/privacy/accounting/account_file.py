@@ -32,7 +32,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -40,10 +40,10 @@ from typing import Any, NoReturn
 
 from gmtree import _validate as check
 from gmtree._files import checksum, write_durably
-from gmtree.privacy.accounting.budget import MEASURES, NEIGHBORS, one_of
+from gmtree.privacy.accounting.budget import MEASURES, NEIGHBORS
 from gmtree.privacy.accounting.conversion import proper_delta
 from gmtree.privacy.accounting.gaussian import gaussian_rho, meets
-from gmtree.privacy.accounting.rational import positive, stored_fraction
+from gmtree.privacy.accounting.rational import positive, stored_fraction, to_json
 from gmtree.privacy.noise.registry import MECHANISMS
 
 _FORMAT = "gmtree privacy account 2"
@@ -114,7 +114,7 @@ class Entry:
 
     def chained(self, before: str) -> Entry:
         """A copy of the entry with its hash, after an entry with the hash `before`."""
-        return replace(self, hash=_hash([before, _to_plain(replace(self, hash=""))]))
+        return replace(self, hash=_hash([before, to_json(replace(self, hash=""))]))
 
     @property
     def unit(self) -> tuple[int | None, str | None]:
@@ -163,14 +163,14 @@ class State:
         """The hash of the last entry, or of the terms of an account without entries."""
         if self.entries:
             return self.entries[-1].hash
-        return _hash(_plain(self.terms))
+        return _hash(to_json(self.terms))
 
 
 def new_state(
     epsilon: Any, rho: Any, delta: Any, neighbors: Any, max_contributions: Any, person: Any
 ) -> State | None:
     """Return a new account, or None if no budget is given."""
-    one_of("neighbors", neighbors, NEIGHBORS)
+    check.one_of("neighbors", neighbors, NEIGHBORS)
     most = check.count("max_contributions", max_contributions, least=1)
     if person is not None and (not isinstance(person, str) or not person.isprintable()):
         check.fail_type("person", f"must be the name of a column, not {person!r}.")
@@ -209,7 +209,7 @@ def one_line(argument: str, text: Any) -> str:
 
 def write(path: Path, state: State) -> None:
     """Replace the file of an account. The caller holds its lock."""
-    data = _to_dict(state)
+    data = {"format": _FORMAT, **to_json(state)}
     data["checksum"] = checksum(data)
     text = json.dumps(data, indent=1).encode()
     # A file that cannot be read back must not replace a good one.
@@ -284,21 +284,6 @@ def refuse_unknown(entries: tuple[Entry, ...], ledger: Any, provenance: Any) -> 
         check.fail("ledger", f"must be the one that was charged as entry {number}: it was changed.")
 
 
-def _to_plain(x: Any) -> dict[str, Any]:
-    return asdict(x, dict_factory=lambda items: {key: _plain(x) for key, x in items})
-
-
-def _to_dict(state: State) -> dict[str, Any]:
-    plain = _to_plain(state)
-    return {"format": _FORMAT, **plain, "entries": list(plain["entries"])}
-
-
-def _plain(x: Any) -> Any:
-    if isinstance(x, tuple):
-        return [_plain(each) for each in x]
-    return str(x) if isinstance(x, Fraction) else x
-
-
 def _from_dict(data: Mapping[str, Any]) -> State:
     target, entries = data["target"], data["entries"]
     if not isinstance(entries, list):
@@ -307,10 +292,10 @@ def _from_dict(data: Mapping[str, Any]) -> State:
         epsilon, delta = map(stored_fraction, target)
         target = epsilon, proper_delta(delta)
     state = State(
-        measure=one_of("measure", data["measure"], MEASURES),
+        measure=check.one_of("measure", data["measure"], MEASURES),
         budget=positive("budget", stored_fraction(data["budget"])),
         target=target,
-        neighbors=one_of("neighbors", data["neighbors"], NEIGHBORS),
+        neighbors=check.one_of("neighbors", data["neighbors"], NEIGHBORS),
         max_contributions=check.count("max_contributions", data["max_contributions"], least=1),
         person=_name(data["person"]),
         entries=tuple(_entry(k, x) for k, x in enumerate(entries, start=1)),
@@ -348,8 +333,8 @@ def _entry(number: int, data: Mapping[str, Any]) -> Entry:
     if data["max_per_leaf"] is not None:
         check.count("max_per_leaf", data["max_per_leaf"], least=1)
     _name(data["person"])
-    one_of("measure", data["measure"], MEASURES)
-    one_of("mechanism", data["mechanism"], MECHANISMS)
+    check.one_of("measure", data["measure"], MEASURES)
+    check.one_of("mechanism", data["mechanism"], MECHANISMS)
     amounts = {name: stored_fraction(data[name]) for name in ("total", "charged")}
     if not _adds_quickly(amounts["charged"]):
         raise ValueError(f"entry {number} is charged an amount with too many digits")

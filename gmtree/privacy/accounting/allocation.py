@@ -21,7 +21,6 @@ from gmtree.privacy.accounting.budget import (
     NEIGHBORS,
     Budget,
     Terms,
-    one_of,
     sequence,
 )
 from gmtree.privacy.accounting.invariants import Invariants, closed_under_sums
@@ -306,8 +305,8 @@ def privacy_loss(
     Fraction(4, 3)
     """
     check.instance("tree", tree, Tree)
-    one_of("measure", measure, MEASURES)
-    one_of("neighbors", neighbors, NEIGHBORS)
+    check.one_of("measure", measure, MEASURES)
+    check.one_of("neighbors", neighbors, NEIGHBORS)
     most = check.count("max_contributions", max_contributions, least=1)
     given = sequence("scales", scales, "numbers")
     if len(given) != tree.height:

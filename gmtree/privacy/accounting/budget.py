@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypedDict
@@ -102,7 +102,7 @@ class Budget:
             measure=measure,
             amount=positive(measure, amount),
             mechanism=_mechanism(measure, mechanism),
-            neighbors=one_of("neighbors", neighbors, NEIGHBORS),
+            neighbors=check.one_of("neighbors", neighbors, NEIGHBORS),
             max_contributions=check.count("max_contributions", max_contributions, least=1),
             shares=shares if shares is None or isinstance(shares, Mapping) else _shares(shares),
             invariants=sequence("invariants", invariants, "nodes or levels"),
@@ -150,18 +150,10 @@ class Budget:
         return scale
 
 
-def one_of(argument: str, value: Any, known: Iterable[str]) -> str:
-    """`value`, which must be one of the `known` words."""
-    if not isinstance(value, str) or value not in known:
-        names = " or ".join(repr(name) for name in known)
-        check.fail(argument, f"must be {names}, not {value!r}.")
-    return value
-
-
 def _mechanism(measure: str, mechanism: Any) -> Mechanism:
     if mechanism is None:
         return default_for(measure)
-    found = MECHANISMS[one_of("mechanism", mechanism, MECHANISMS)]
+    found = MECHANISMS[check.one_of("mechanism", mechanism, MECHANISMS)]
     if measure not in found.measures:
         check.fail(
             "mechanism",

@@ -16,22 +16,16 @@ from typing import Any, NoReturn
 from gmtree import _validate as check
 from gmtree._text import preformatted, printable, short
 from gmtree.consistency.tables.queries import Axes
-from gmtree.privacy.accounting.budget import (
-    MEASURES,
-    NEIGHBORS,
-    one_of,
-)
+from gmtree.privacy.accounting.budget import MEASURES, NEIGHBORS
 from gmtree.privacy.accounting.conversion import proper_delta
 from gmtree.privacy.accounting.ledger_text import describe, left_out, records
-from gmtree.privacy.accounting.rational import stored_fraction
+from gmtree.privacy.accounting.rational import stored_fraction, to_json
 from gmtree.privacy.accounting.tight import tight_epsilon
 from gmtree.privacy.accounting.workload import PLAIN, TableAxes, Workload, lengths_of
 from gmtree.privacy.noise.mechanism import loss_factor, noise_scale
 from gmtree.privacy.noise.registry import MECHANISMS
 
 _FORMAT = "gmtree privacy ledger 2"
-# Format of earlier versions, whose ledgers have no tables, targets or rules about people.
-_FIRST_FORMAT = "gmtree privacy ledger 1"
 
 
 @dataclass(frozen=True)
@@ -242,40 +236,7 @@ class Ledger:
 
     def to_dict(self) -> dict[str, Any]:
         """The ledger as text and whole numbers, for JSON; see :meth:`from_dict`."""
-        given, target = self.total_given_invariants, self.target
-        return {
-            "format": _FORMAT,
-            "measure": self.measure,
-            "budget": str(self.budget),
-            "total": str(self.total),
-            "total_given_invariants": None if given is None else str(given),
-            "mechanism": self.mechanism,
-            "neighbors": self.neighbors,
-            "max_contributions": self.max_contributions,
-            "max_count": self.max_count,
-            "levels": [
-                {
-                    "level": line.level,
-                    "name": line.name,
-                    "nodes": line.nodes,
-                    "share": str(line.share),
-                    "scale": None if line.scale is None else str(line.scale),
-                    "loss": str(line.loss),
-                    "query": None if line.query is None else list(line.query),
-                }
-                for line in self.levels
-            ],
-            "invariants": list(self.invariants),
-            "derived_invariants": list(self.derived_invariants),
-            "disclosures": list(self.disclosures),
-            "axes": None
-            if self.axes is None
-            else [[name, x if isinstance(x, int) else list(x)] for name, x in self.axes],
-            "target": None if target is None else list(map(str, target)),
-            "max_per_leaf": self.max_per_leaf,
-            "person": self.person,
-            "structural_zeros": list(self.structural_zeros),
-        }
+        return {"format": _FORMAT, **to_json(self)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Ledger:
@@ -284,11 +245,8 @@ class Ledger:
         Losses are checked against the scales. Only the tree shows whether `total` is the loss of
         the worst path: :meth:`gmtree.Release.load` checks that.
         """
-        known = isinstance(data, Mapping) and data.get("format") in (_FORMAT, _FIRST_FORMAT)
-        if not known:
+        if not isinstance(data, Mapping) or data.get("format") != _FORMAT:
             check.fail("data", f"must be a ledger in the format {_FORMAT!r}.")
-        if data["format"] == _FIRST_FORMAT:
-            data = {**data, "axes": None, "target": None, "max_per_leaf": None, "person": None}
         try:
             ledger = _read(data)
         except (KeyError, TypeError, AttributeError, IndexError) as error:
@@ -321,12 +279,12 @@ def _read(data: Mapping[str, Any]) -> Ledger:
     given, max_count = data["total_given_invariants"], data["max_count"]
     axes, per_leaf = _axes(data["axes"]), data["max_per_leaf"]
     return Ledger(
-        measure=one_of("measure", data["measure"], MEASURES),
+        measure=check.one_of("measure", data["measure"], MEASURES),
         budget=stored_fraction(data["budget"]),
         total=stored_fraction(data["total"]),
         total_given_invariants=None if given is None else stored_fraction(given),
-        mechanism=one_of("mechanism", data["mechanism"], MECHANISMS),
-        neighbors=one_of("neighbors", data["neighbors"], NEIGHBORS),
+        mechanism=check.one_of("mechanism", data["mechanism"], MECHANISMS),
+        neighbors=check.one_of("neighbors", data["neighbors"], NEIGHBORS),
         max_contributions=check.count("max_contributions", data["max_contributions"], least=1),
         max_count=None if max_count is None else check.count("max_count", max_count, least=1),
         levels=_lines(data["levels"], axes),
@@ -337,7 +295,7 @@ def _read(data: Mapping[str, Any]) -> Ledger:
         target=_target(data["target"]),
         max_per_leaf=None if per_leaf is None else check.count("max_per_leaf", per_leaf, least=1),
         person=None if data["person"] is None else _text(data["person"]),
-        structural_zeros=_zeros(data.get("structural_zeros", ()), axes),
+        structural_zeros=_zeros(data["structural_zeros"], axes),
     )
 
 
@@ -393,7 +351,7 @@ def _lines(listed: Any, axes: Any) -> tuple[LevelAccount, ...]:
 def _read_line(line: Mapping[str, Any], level: int, query: tuple[str, ...] | None) -> LevelAccount:
     if line["level"] != level or isinstance(line["level"], bool):
         check.fail("data", f"must list the levels in order; level {level} is missing.")
-    named = line.get("query")
+    named = line["query"]
     if (None if named is None else tuple(_list(named))) != query:
         check.fail(
             "data", f"must list the same queries for each level; those of level {level} differ."

@@ -1,9 +1,10 @@
-"""Numbers of the privacy account: exact fractions, rounded only by the functions that say so."""
+"""Exact fractions for budgets and losses: read from arguments and files, written, and rounded."""
 
 from __future__ import annotations
 
 import math
 import re
+from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -74,6 +75,15 @@ def stored_fraction(text: Any) -> Fraction:
         return Fraction(text)
     except ZeroDivisionError:
         check.fail("data", f"must hold amounts such as '1/3', not {text[:20]!r}.")
+
+
+def to_json(x: Any) -> Any:
+    """`x` as JSON data: dataclasses become mappings, tuples become lists, and fractions text."""
+    if is_dataclass(x):
+        return {field.name: to_json(getattr(x, field.name)) for field in fields(x)}
+    if isinstance(x, tuple):
+        return [to_json(each) for each in x]
+    return str(x) if isinstance(x, Fraction) else x
 
 
 def round_up(x: Fraction) -> Fraction:

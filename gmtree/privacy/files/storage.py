@@ -12,12 +12,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any
 
 import numpy as np
 
@@ -35,29 +33,13 @@ from gmtree.tree.core import _rebuild
 FORMAT = "gmtree release 1"
 TABLES_FORMAT = "gmtree table release 1"
 LEDGER_FORMAT = "gmtree release ledger 1"
+# The class that saves each format.
+_CLASSES = {FORMAT: "Release", TABLES_FORMAT: "TableRelease"}
 _COPY_FORMAT = "gmtree stored copy 1"
 # Names of the arrays among the columns of a Parquet file.
 _COLUMNS = {"parent": "parent", "noisy": "noisy", "exact": "exact", "labels": "stored_label"}
 _STORED = "stored_"
 _NEEDS_PYARROW = "Parquet files need pyarrow: pip install 'gmtree[frames]'."
-
-# The errors that readers of archives, tables and JSON raise for damaged bytes. One wrong bit can
-# mark an archive as encrypted or unsupported, which is a RuntimeError, as is too deep a recursion.
-# One wrong bit in a length can ask for more memory than there is.
-_UNREADABLE = (
-    ArithmeticError,
-    AttributeError,
-    EOFError,
-    LookupError,
-    MemoryError,
-    OSError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
 
 
 class _DamagedError(ValueError):
@@ -69,7 +51,7 @@ Parts = tuple[Tree, Any, Ledger, np.ndarray | None, bool, bool, dict[str, Any] |
 
 
 def save(release: Any, path: str | os.PathLike[str]) -> None:
-    """Write a file that :func:`load`, or for tables :func:`load_tables`, can read."""
+    """Write a file that :func:`load` can read."""
     target = check.path("path", path)
     write = _for_suffix(target, _write_npz, _write_parquet)
     arrays, header = _pack(release)
@@ -94,13 +76,7 @@ def save_copy(release: Any, path: Path, key: str) -> None:
 
 def load_copy(path: Path, key: str) -> Parts:
     """Read the parts of a release from its copy; raise ValueError for a damaged one."""
-
-    def noisy(arrays: Arrays, tree: Tree, ledger: Ledger) -> Any:
-        read = _noisy if ledger.axes is None else _noisy_tables
-        return read(_masked(arrays, key), tree, ledger)
-
-    with _written_by("a release that is charged to an account"):
-        return _load(path, _read_npz, _COPY_FORMAT, noisy)
+    return _load(path, "a release that is charged to an account", (_COPY_FORMAT,), key)
 
 
 def _masked(arrays: Arrays, key: str) -> Arrays:
@@ -113,8 +89,8 @@ def _masked(arrays: Arrays, key: str) -> Arrays:
     return found
 
 
-def _is_tables(release: Any) -> bool:
-    return release.ledger.axes is not None
+def _form(ledger: Ledger) -> str:
+    return FORMAT if ledger.axes is None else TABLES_FORMAT
 
 
 def save_ledger(release: Any, path: str | os.PathLike[str], table: Path | None = None) -> None:
@@ -167,7 +143,7 @@ def read_ledger(path: str | os.PathLike[str]) -> tuple[Ledger, dict[str, Any]]:
     with target.open("rb") as stream:
         text = stream.read()
     try:
-        data = _mapping(json.loads(text))
+        data = _mapping(text)
         known = data.get("format") == LEDGER_FORMAT and data.get("checksum") == checksum(data)
         if not known:
             raise ValueError("it has another format, or is damaged")
@@ -176,59 +152,52 @@ def read_ledger(path: str | os.PathLike[str]) -> tuple[Ledger, dict[str, Any]]:
         if not isinstance(data["table"], (dict, type(None))):
             raise ValueError("its 'table' is not a mapping")
         return Ledger.from_dict(data["ledger"]), data
-    except (*_UNREADABLE, RecursionError) as error:
+    except Exception as error:
         raise ValueError(f"Argument 'path' must be the ledger of a release; {error}.") from None
 
 
-def load(path: str | os.PathLike[str]) -> Parts:
-    """Read the parts of a Release; raise ValueError for a file that :func:`save` did not write."""
-    target = check.path("path", path)
-    read = _for_suffix(target, _read_npz, _read_parquet)
-    with _written_by("Release.save"):
-        return _load(target, read, FORMAT, _noisy)
+def load(path: str | os.PathLike[str], *forms: str) -> Parts:
+    """Read the parts of a release; raise ValueError for a file that :func:`save` did not write.
+
+    With `forms`, the file must have one of these formats.
+    """
+    allowed = forms or tuple(_CLASSES)
+    writer = " or ".join(f"{_CLASSES[form]}.save" for form in allowed)
+    return _load(check.path("path", path), writer, allowed)
 
 
-def load_tables(path: str | os.PathLike[str]) -> Parts:
-    """Read the parts of a TableRelease; raise ValueError for any other file."""
-    target = check.path("path", path)
-    read = _for_suffix(target, _read_npz, _read_parquet)
-    with _written_by("TableRelease.save"):
-        return _load(target, read, TABLES_FORMAT, _noisy_tables)
-
-
-def is_of_tables(path: str | os.PathLike[str]) -> bool:
-    """Whether the header of a file says that it is a release of tables."""
-    target = check.path("path", path)
-    with _written_by("Release.save or TableRelease.save"), target.open("rb") as stream:
-        if target.suffix.lower() == ".parquet":
-            with _opened_parquet(stream) as (_, header):
-                return header.get("format") == TABLES_FORMAT
-        with _opened_npz(stream) as file:
-            return _npz_header(file).get("format") == TABLES_FORMAT
-
-
-@contextmanager
-def _written_by(writer: str) -> Iterator[None]:
-    """Turn errors about a damaged file into one that names the function that writes such files."""
+def _load(path: Path, writer: str, forms: Sequence[str], key: str = "") -> Parts:
+    """Read the parts of a release, whose noisy counts are masked if there is a `key`."""
+    read = _read_npz if key else _for_suffix(path, _read_npz, _read_parquet)
     try:
-        yield
+        with path.open("rb") as stream:
+            arrays, header = read(stream)
+        if header.get("format") not in forms:
+            listed = " or ".join(map(repr, forms))
+            raise _DamagedError(f"its format is {header.get('format')!r}, not {listed}")
+        if any(array.dtype == object for array in arrays.values()):
+            raise _DamagedError("it has missing entries: it is damaged")
+        if header.get("checksum") != checksum(header, arrays):
+            raise _DamagedError("its checksum is wrong: it is damaged")
+        with _unreadable("its parts do not fit together"):
+            return _unpack(_masked(arrays, key) if key else arrays, header)
     except _DamagedError as error:
         raise ValueError(f"Argument 'path' must be a file written by {writer}; {error}.") from None
 
 
-def _load(path: Path, read: Callable, form: str, noisy: Callable) -> Parts:
-    with path.open("rb") as stream:
-        arrays, header = read(stream)
-    if header.get("format") != form:
-        _refuse(f"its format is {header.get('format')!r}, not {form!r}")
-    if any(array.dtype == object for array in arrays.values()):
-        _refuse("it has missing entries: it is damaged")
-    if header.get("checksum") != checksum(header, arrays):
-        _refuse("its checksum is wrong: it is damaged")
+@contextmanager
+def _unreadable(why: str) -> Iterator[None]:
+    """Turn the errors that damaged bytes cause into one that states the damage."""
     try:
-        return _unpack(arrays, header, noisy)
-    except _UNREADABLE as error:
-        _refuse_unreadable("its parts do not fit together", error)
+        yield
+    except _DamagedError:
+        raise
+    except MemoryError:
+        why = "memory is too short to read it, or a length in it is damaged"
+        raise _DamagedError(why) from None
+    except Exception as error:
+        # For damaged bytes, readers of archives, tables and JSON raise errors of a dozen types.
+        raise _DamagedError(f"{why} ({error})") from None
 
 
 def _for_suffix(path: Path, *kinds: Callable) -> Callable:
@@ -240,30 +209,20 @@ def _for_suffix(path: Path, *kinds: Callable) -> Callable:
     return known[suffix]
 
 
-def _refuse(why: str) -> NoReturn:
-    raise _DamagedError(why) from None
-
-
-def _refuse_unreadable(why: str, error: BaseException) -> NoReturn:
-    if isinstance(error, MemoryError):
-        _refuse("memory is too short to read it, or a length in it is damaged")
-    _refuse(f"{why} ({error})")
-
-
 # --------------------------------------------------------------------------- parts
 
 
 def _pack(release: Any) -> tuple[Arrays, dict[str, Any]]:
     """Arrays and header; the table of query k is the array ``noisy_k``."""
-    tree, form = release.tree, TABLES_FORMAT if _is_tables(release) else FORMAT
+    tree = release.tree
     arrays = {"parent": portable(tree.parent)}
-    if _is_tables(release):
+    if release.ledger.axes is None:
+        arrays["noisy"] = portable(release.noisy)
+    else:
         tables = release.noisy.values()
         arrays |= {f"noisy_{k}": portable(table) for k, table in enumerate(tables)}
-    else:
-        arrays["noisy"] = portable(release.noisy)
     header: dict[str, Any] = {
-        "format": form,
+        "format": _form(release.ledger),
         "gmtree": __version__,
         "ledger": release.ledger.to_dict(),
         "nonnegative": release.nonnegative,
@@ -278,7 +237,7 @@ def _pack(release: Any) -> tuple[Arrays, dict[str, Any]]:
     return arrays, header
 
 
-def _unpack(arrays: Arrays, header: Mapping[str, Any], noisy: Callable) -> Parts:
+def _unpack(arrays: Arrays, header: Mapping[str, Any]) -> Parts:
     names, labels = header["level_names"], None
     listed = names is None or isinstance(names, list)
     if not (listed and all(isinstance(x, str) for x in names or ())):
@@ -297,7 +256,9 @@ def _unpack(arrays: Arrays, header: Mapping[str, Any], noisy: Callable) -> Parts
         raise ValueError("there are more or fewer labels than nodes")
     if names is not None and len(names) > tree.height:
         raise ValueError("there are more names of levels than levels")
-    counts = noisy(arrays, tree, ledger)
+    if header["format"] not in (_form(ledger), _COPY_FORMAT):
+        raise ValueError("the ledger is of another kind of release")
+    counts = _noisy(arrays, tree, ledger)
     check_account(tree, ledger, exact)
     options = header["nonnegative"], header["integer"]
     if not all(isinstance(x, bool) for x in options):
@@ -305,15 +266,12 @@ def _unpack(arrays: Arrays, header: Mapping[str, Any], noisy: Callable) -> Parts
     return tree, counts, ledger, exact, *options, checked(header.get("provenance"), tree)
 
 
-def _noisy(arrays: Arrays, tree: Tree, ledger: Ledger) -> np.ndarray:
-    if ledger.axes is not None:
-        raise ValueError("the ledger is that of tables")
-    return _of_shape(arrays["noisy"], (tree.n,), np.int64)
-
-
-def _noisy_tables(arrays: Arrays, tree: Tree, ledger: Ledger) -> dict[Any, np.ndarray]:
+def _noisy(arrays: Arrays, tree: Tree, ledger: Ledger) -> Any:
+    """The noisy counts, for tables by query."""
+    if ledger.axes is None:
+        return _of_shape(arrays["noisy"], (tree.n,), np.int64)
     workload = ledger._workload
-    if ledger.axes is None or any(f"noisy_{k}" not in arrays for k in range(len(workload.queries))):
+    if any(f"noisy_{k}" not in arrays for k in range(len(workload.queries))):
         raise ValueError("the ledger has other queries than the file")
     return {
         query or (): _of_shape(
@@ -338,30 +296,18 @@ def _write_npz(stream: IO[bytes], arrays: Arrays, header: Mapping[str, Any], rel
 
 
 def _read_npz(stream: IO[bytes]) -> tuple[Arrays, dict[str, Any]]:
-    with _opened_npz(stream) as file:
-        header = _npz_header(file)
+    with _unreadable("it cannot be read"), np.load(stream, allow_pickle=False) as file:
+        # We never compress arrays, so that they cannot be larger than the file.
+        if sum(part.file_size for part in file.zip.infolist()) > stream.seek(0, os.SEEK_END):
+            raise ValueError("it unpacks to more than the file holds")
+        header = _mapping(file["header"].tobytes())
         return {name: file[name] for name in file.files if name != "header"}, header
 
 
-@contextmanager
-def _opened_npz(stream: IO[bytes]) -> Iterator[Any]:
-    """Open the archive; refuse arrays larger than the file, because we never compress them."""
-    try:
-        with np.load(stream, allow_pickle=False) as file:
-            if sum(part.file_size for part in file.zip.infolist()) > stream.seek(0, os.SEEK_END):
-                raise ValueError("it unpacks to more than the file holds")
-            yield file
-    except _UNREADABLE as error:
-        _refuse_unreadable("it cannot be read", error)
-
-
-def _npz_header(file: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    return _mapping(json.loads(file["header"].tobytes()))
-
-
-def _mapping(header: Any) -> dict[str, Any]:
+def _mapping(text: bytes) -> dict[str, Any]:
+    header = json.loads(text)
     if not isinstance(header, dict):
-        _refuse("it has no header")
+        raise _DamagedError("it has no header")
     return header
 
 
@@ -373,7 +319,7 @@ def _write_parquet(
 ) -> None:
     pa, parquet = need_pyarrow()
     table = columns(release, None) | {_column(name): array for name, array in arrays.items()}
-    if not _is_tables(release):
+    if release.ledger.axes is None:
         table["noisy"] = measured_only(release, arrays["noisy"])
     fields = {name: _arrow_array(pa, column) for name, column in table.items()}
     metadata = {"gmtree": json.dumps(header)}
@@ -404,22 +350,14 @@ def _for_arrow(column: np.ndarray) -> Any:
     return [None if x is None else str(x) for x in listed]
 
 
-@contextmanager
-def _opened_parquet(stream: IO[bytes]) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Open the file and read its header; refuse more rows than bytes."""
-    pa, parquet = need_pyarrow()
-    try:
+def _read_parquet(stream: IO[bytes]) -> tuple[Arrays, dict[str, Any]]:
+    _, parquet = need_pyarrow()
+    with _unreadable("it cannot be read"):
         file = parquet.ParquetFile(stream)
         # Even when compressed, the column of node numbers takes several bytes per row.
         if file.metadata.num_rows > stream.seek(0, os.SEEK_END):
             raise ValueError("it has more rows than bytes")
-        yield file, _mapping(json.loads((file.schema_arrow.metadata or {})[b"gmtree"]))
-    except (*_UNREADABLE, pa.ArrowException) as error:
-        _refuse_unreadable("it cannot be read", error)
-
-
-def _read_parquet(stream: IO[bytes]) -> tuple[Arrays, dict[str, Any]]:
-    with _opened_parquet(stream) as (file, header):
+        header = _mapping((file.schema_arrow.metadata or {})[b"gmtree"])
         names = file.schema_arrow.names
         stored = {a: b for a, b in _COLUMNS.items() if b in names}
         shapes: dict[str, tuple[int, ...]] = {}

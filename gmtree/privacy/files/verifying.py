@@ -8,7 +8,10 @@ from typing import Any
 from gmtree._files import file_digest
 from gmtree.privacy.accounting.account import Account
 from gmtree.privacy.accounting.account_file import refuse_unknown
-from gmtree.privacy.files.storage import is_of_tables, ledger_path, read_ledger
+from gmtree.privacy.files.storage import ledger_path, load, read_ledger
+from gmtree.privacy.publishing.publish import Published
+from gmtree.privacy.publishing.release import Release
+from gmtree.privacy.publishing.tables import TableRelease
 
 
 def check_release(path: Path, account: Account | None) -> str:
@@ -24,14 +27,16 @@ def check_release(path: Path, account: Account | None) -> str:
     return f"{path}: {found}. --account {drawn['file']} compares it with its account."
 
 
+def load_release(path: Path) -> Published[Any]:
+    """Read a release of counts or of tables."""
+    parts = load(path)
+    return (Release if parts[2].axes is None else TableRelease)._of(parts)
+
+
 def _read(path: Path) -> tuple[Any, Any, str]:
     """Ledger and provenance of a release, and a description of the checks."""
-    from gmtree.privacy.publishing.release import Release
-    from gmtree.privacy.publishing.tables import TableRelease
-
     if path.suffix in (".npz", ".parquet"):
-        kind = TableRelease if is_of_tables(path) else Release
-        made = kind.load(path)
+        made = load_release(path)
         return made.ledger, made.provenance, "the values and the ledger agree"
     beside = ledger_path(path)
     if not path.exists():

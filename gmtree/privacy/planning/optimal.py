@@ -118,29 +118,6 @@ class Classes:
         kernels.error_gradient(*self._structure, variance, q, t, r, beta, *adjoint, gradient)
         return value, gradient
 
-    def worst_path(self, loss: np.ndarray, neighbors: str) -> tuple[float, np.ndarray]:
-        """The largest loss between any neighbours, and how often each level's loss occurs in it."""
-        reach = np.empty(self.size)
-        best, second = np.empty((2, self.size), np.int64)
-        kernels.longest_paths(*self._structure, loss, reach, best, second)
-        count = np.zeros(self.height)
-        if neighbors == "add_remove":
-            self._follow(self.size - 1, best, count)
-            return float(reach[-1]), count
-        forks = np.flatnonzero(second >= 0)
-        if not forks.size:
-            return 0.0, count
-        both = reach[best[forks]] + reach[second[forks]]
-        fork = forks[np.argmax(both)]
-        for start in (best[fork], second[fork]):
-            self._follow(start, best, count)
-        return float(both.max()), count
-
-    def _follow(self, i: int, best: np.ndarray, count: np.ndarray) -> None:
-        while i >= 0:
-            count[self.level[i]] += not self.exact[i]
-            i = best[i]
-
 
 def _levels_upward(tree: Tree) -> Sequence[tuple[int, int]]:
     """Ranges of positions with the same height, leaves first."""
@@ -157,6 +134,9 @@ class Problem:
 
     The error is a convex function of the precisions of the levels. If losses are proportional to
     precisions, as for Gaussian noise, it is therefore convex in the losses (`convex`).
+
+    Losses are listed by level and, for tables, by query within each level. `cells` are the sizes of
+    the queries' tables, or a single 1 if nodes have no tables.
     """
 
     classes: Classes
@@ -165,6 +145,7 @@ class Problem:
     neighbors: str
     budget: float
     convex: bool
+    cells: np.ndarray
 
     def best_losses(self) -> np.ndarray:
         """The best losses by level; 0 for levels that are better not measured."""
@@ -173,13 +154,57 @@ class Problem:
 
     @property
     def usable(self) -> np.ndarray:
-        """Levels with at least one node that is not exact."""
+        """All levels and queries, except totals that are exact in a whole level."""
         classes = self.classes
-        return np.bincount(classes.level[~classes.exact], minlength=classes.height) > 0
+        noisy = np.bincount(classes.level[~classes.exact], minlength=classes.height) > 0
+        return (noisy[:, None] | (self.cells > 1)[None, :]).ravel()
 
     def worst(self, losses: np.ndarray) -> tuple[float, np.ndarray]:
         """The largest loss between any neighbours, and how often each of `losses` occurs in it."""
-        return self.classes.worst_path(losses, self.neighbors)
+        classes, height = self.classes, self.classes.height
+        by_query = losses.reshape(height, self.cells.size)
+        several = self.cells > 1
+        beside = by_query[:, several].sum(axis=1)
+        # Nodes with an exact total count as separate levels.
+        level = classes.level + height * classes.exact
+        loss = np.concatenate([by_query.sum(axis=1), beside])
+        reach = np.empty(classes.size)
+        best, second = np.empty((2, classes.size), np.int64)
+        kernels.longest_paths(
+            classes.first, classes.child, classes.times, level, np.zeros(classes.size, bool), loss,
+            reach, best, second,
+        )  # fmt: skip
+        count, shared = np.zeros(2 * height), np.zeros(height)
+        if self.neighbors == "add_remove":
+            value, starts = float(reach[-1]), [classes.size - 1]
+        else:
+            value, starts, last = self._worst_move(reach, best, second, np.cumsum(2 * beside))
+            shared[: last + 1] = 2
+        for i in starts:
+            while i >= 0:
+                count[level[i]] += 1
+                i = best[i]
+        table = count[:height, None] + np.outer(count[height:] + shared, several)
+        return value, table.ravel()
+
+    def _worst_move(
+        self, reach: np.ndarray, best: np.ndarray, second: np.ndarray, above: np.ndarray
+    ) -> tuple[float, list[int], int]:
+        """The loss of the worst move, where its two paths begin, and the last level above both."""
+        classes = self.classes
+        leaves = np.flatnonzero(classes.leaf)
+        stay = leaves[np.argmax(above[classes.level[leaves]])]
+        found: tuple[float, list[int], int] = (
+            float(above[classes.level[stay]]), [], int(classes.level[stay])
+        )  # fmt: skip
+        forks = np.flatnonzero(second >= 0)
+        if forks.size:
+            both = reach[best[forks]] + reach[second[forks]] + above[classes.level[forks]]
+            fork = forks[np.argmax(both)]
+            if both.max() > found[0]:
+                starts = [int(best[fork]), int(second[fork])]
+                found = float(both.max()), starts, int(classes.level[fork])
+        return found
 
     def _convex_minimum(self, usable: np.ndarray) -> tuple[float, np.ndarray]:
         """The unique minimum, without levels whose share would be negligible."""
@@ -211,12 +236,12 @@ class Problem:
         best = self._minimise(measured)
         flips = np.flatnonzero(usable).tolist()
         while flips:
-            others = [(d, _flipped(measured, d)) for d in flips]
+            others = [(d, flipped(measured, d)) for d in flips]
             tried = [(self._minimise(other), d) for d, other in others if other.any()]
             found, flip = min(tried, key=lambda x: x[0][0], default=(best, -1))
             if not found[0] < best[0] * (1 - _GAIN):
                 break
-            best, measured = found, _flipped(measured, flip)
+            best, measured = found, flipped(measured, flip)
             flips.remove(flip)
         return best
 
@@ -289,7 +314,8 @@ def _limits(paths: np.ndarray, budget: float) -> dict[str, object]:
     return {"type": "ineq", "fun": room, "jac": slope}
 
 
-def _flipped(mask: np.ndarray, level: int) -> np.ndarray:
+def flipped(mask: np.ndarray, level: int) -> np.ndarray:
+    """The mask with one entry changed."""
     other = mask.copy()
     other[level] = not mask[level]
     return other

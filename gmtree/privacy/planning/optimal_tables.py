@@ -13,9 +13,8 @@ from functools import cached_property
 
 import numpy as np
 
-from gmtree._kernels import planning as kernels
 from gmtree.consistency.tables.queries import Axes, contrast, one_cell
-from gmtree.privacy.planning.optimal import Problem
+from gmtree.privacy.planning.optimal import Problem, flipped
 
 # If the problem is not convex, this many of the smallest shares are set to 0 in turn, as a trial.
 _TRIED = 4
@@ -47,23 +46,14 @@ class TableProblem(Problem):
 
     Attributes
     ----------
-    cells : array of int
-        Sizes of the queries' tables.
     spaces : list of SpaceError
     widest : array of bool
         Queries that are not part of another one. If they are measured at the leaves, they determine
         all cells.
     """
 
-    cells: np.ndarray
     spaces: list[SpaceError]
     widest: np.ndarray
-
-    @property
-    def usable(self) -> np.ndarray:
-        """All levels and queries, except totals that are exact in a whole level."""
-        noisy = super().usable
-        return (noisy[:, None] | (self.cells > 1)[None, :]).ravel()
 
     @cached_property
     def needed(self) -> np.ndarray:
@@ -71,53 +61,6 @@ class TableProblem(Problem):
         classes = self.classes
         leaves = np.bincount(classes.level[classes.leaf], minlength=classes.height) > 0
         return (leaves[:, None] & self.widest[None, :]).ravel() & self.usable
-
-    def worst(self, losses: np.ndarray) -> tuple[float, np.ndarray]:
-        """The largest loss between any neighbours, and how often each of `losses` occurs in it."""
-        classes, height = self.classes, self.classes.height
-        by_query = losses.reshape(height, self.cells.size)
-        several = self.cells > 1
-        beside = by_query[:, several].sum(axis=1)
-        # Nodes with an exact total count as separate levels.
-        level = classes.level + height * classes.exact
-        loss = np.concatenate([by_query.sum(axis=1), beside])
-        reach = np.empty(classes.size)
-        best, second = np.empty((2, classes.size), np.int64)
-        kernels.longest_paths(
-            classes.first, classes.child, classes.times, level, np.zeros(classes.size, bool), loss,
-            reach, best, second,
-        )  # fmt: skip
-        count, shared = np.zeros(2 * height), np.zeros(height)
-        if self.neighbors == "add_remove":
-            value, starts = float(reach[-1]), [classes.size - 1]
-        else:
-            value, starts, last = self._worst_move(reach, best, second, np.cumsum(2 * beside))
-            shared[: last + 1] = 2
-        for i in starts:
-            while i >= 0:
-                count[level[i]] += 1
-                i = best[i]
-        table = count[:height, None] + np.outer(count[height:] + shared, several)
-        return value, table.ravel()
-
-    def _worst_move(
-        self, reach: np.ndarray, best: np.ndarray, second: np.ndarray, above: np.ndarray
-    ) -> tuple[float, list[int], int]:
-        """The loss of the worst move, where its two paths begin, and the last level above both."""
-        classes = self.classes
-        leaves = np.flatnonzero(classes.leaf)
-        stay = leaves[np.argmax(above[classes.level[leaves]])]
-        found: tuple[float, list[int], int] = (
-            float(above[classes.level[stay]]), [], int(classes.level[stay])
-        )  # fmt: skip
-        forks = np.flatnonzero(second >= 0)
-        if forks.size:
-            both = reach[best[forks]] + reach[second[forks]] + above[classes.level[forks]]
-            fork = forks[np.argmax(both)]
-            if both.max() > found[0]:
-                starts = [int(best[fork]), int(second[fork])]
-                found = float(both.max()), starts, int(classes.level[fork])
-        return found
 
     def error(self, losses: np.ndarray) -> tuple[float, np.ndarray]:
         """The weighted error, and its derivatives by the logarithms of the losses."""
@@ -143,7 +86,7 @@ class TableProblem(Problem):
         best, measured = self._minimise(usable), usable
         while True:
             small = [k for k in np.argsort(best[1]) if measured[k] and not self.needed[k]][:_TRIED]
-            others = [(np.where(np.arange(measured.size) == k, False, measured)) for k in small]
+            others = [flipped(measured, k) for k in small]
             tried = [(self._minimise(other), other) for other in others if other.any()]
             found, other = min(tried, key=lambda x: x[0][0], default=(best, measured))
             if not found[0] < best[0]:

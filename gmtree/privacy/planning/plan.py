@@ -12,8 +12,6 @@ import numpy as np
 
 from gmtree import _validate as check
 from gmtree._text import preformatted, short, table
-from gmtree.consistency import Consistency
-from gmtree.consistency.tables import TableConsistency
 from gmtree.privacy.accounting.allocation import divide
 from gmtree.privacy.accounting.budget import Budget, Terms
 from gmtree.privacy.accounting.ledger import Ledger
@@ -21,10 +19,7 @@ from gmtree.privacy.accounting.ledger_text import left_out, query_name
 from gmtree.privacy.accounting.workload import PLAIN, TableQuery, Workload, workload_of
 from gmtree.privacy.noise.registry import MECHANISMS
 from gmtree.privacy.planning.shares import optimal_shares
-from gmtree.privacy.publishing.cumulants import (
-    measurement_cumulants,
-    query_variances,
-)
+from gmtree.privacy.publishing.cumulants import solver_of_counts, solver_of_tables
 from gmtree.tree import Tree
 
 if TYPE_CHECKING:
@@ -82,18 +77,8 @@ class Plan:
     levels: tuple[LevelError, ...]
 
     @classmethod
-    def _of(cls, tree: Tree, ledger: Ledger, node_variance: np.ndarray) -> Plan:
-        """The errors of consistent values by level."""
-        return cls._by_query(tree, ledger, [node_variance])
-
-    @classmethod
-    def _of_tables(cls, tree: Tree, ledger: Ledger, post: TableConsistency) -> Plan:
-        """The errors of the cells of each measured query, by level."""
-        queries = ledger._workload.queries
-        return cls._by_query(tree, ledger, [post.node_variance(query or ()) for query in queries])
-
-    @classmethod
-    def _by_query(cls, tree: Tree, ledger: Ledger, variances: list[np.ndarray]) -> Plan:
+    def _of(cls, tree: Tree, ledger: Ledger, variances: list[np.ndarray]) -> Plan:
+        """The errors by level, from the variances of each query's cells by node."""
         depth = tree.depth
         nodes = np.bincount(depth, minlength=tree.height + 1)[1:].tolist()
         squares = [np.bincount(depth, weights=x, minlength=tree.height + 1)[1:] for x in variances]
@@ -219,8 +204,8 @@ def plan_for(
     """:func:`plan` for a checked budget."""
     _, exact, ledger = divide(tree, budget, workload)
     if workload is PLAIN:
-        post = Consistency(tree, {"node": measurement_cumulants(tree, ledger, exact)[0]}, threads)
-        return Plan._of(tree, ledger, post.node_variance())
-    variances = query_variances(tree, ledger, exact)
-    tables = TableConsistency(tree, dict(workload.axes or ()), variances, threads)
-    return Plan._of_tables(tree, ledger, tables)
+        post = solver_of_counts(tree, ledger, exact, threads)
+        return Plan._of(tree, ledger, [post.node_variance()])
+    tables = solver_of_tables(tree, ledger, exact, threads)
+    variances = [tables.node_variance(query or ()) for query in workload.queries]
+    return Plan._of(tree, ledger, variances)

@@ -10,7 +10,7 @@ import numpy as np
 from gmtree.consistency import Consistency
 from gmtree.privacy.accounting.allocation import divide
 from gmtree.privacy.accounting.budget import Budget
-from gmtree.privacy.publishing.cumulants import measurement_cumulants
+from gmtree.privacy.publishing.cumulants import solver_of_counts
 from gmtree.queries import cover_probability, random_ranges
 from gmtree.tree import Tree
 
@@ -46,9 +46,7 @@ def refined(
 
     def error(shares: np.ndarray) -> float:
         allocation = divide(tree, replace(terms, shares=tuple(map(Fraction, shares.tolist()))))
-        ledger, exact = allocation.ledger, allocation.exact
-        variance = measurement_cumulants(tree, ledger, exact)[0]
-        return mean_error(Consistency(tree, {"node": variance}))
+        return mean_error(solver_of_counts(tree, allocation.ledger, allocation.exact))
 
     def from_logs(logs: np.ndarray) -> np.ndarray:
         shares = np.exp(np.clip(logs, -12, 12))

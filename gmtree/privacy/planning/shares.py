@@ -129,6 +129,7 @@ def optimal_shares(
         "neighbors": budget.neighbors,
         "budget": float(budget.amount / budget.times),
         "convex": budget.mechanism.is_convex,
+        "cells": np.array(workload.cells),
     }
     if workload is PLAIN:
         is_of_ranges = isinstance(objective, str) and objective in ("ranges", "quantiles")
@@ -140,7 +141,6 @@ def optimal_shares(
     weights = _query_weights(tree, classes, workload, objective)
     tables = TableProblem(
         weight=np.zeros(classes.size),
-        cells=np.array(workload.cells),
         spaces=spaces_of(Axes(dict(workload.axes or ())), names, weights),
         widest=np.array([not any(own < other for other in sets) for own in sets]),
         **problem,

@@ -20,16 +20,11 @@ def columns(release: Any, confidence: float | None) -> dict[str, np.ndarray]:
         "parent": tree.parent,
         "depth": tree.depth,
     }
-    results = _results(release, confidence)
+    results = columns_of_results(release, confidence)
     # Some of these names are columns of files only.
     taken = [*place, *results, *INTERVAL, "exact", "stored_label"]
     taken += ["note"] if release.ledger.enforced else []
     return place | label_columns(tree, taken, None) | results
-
-
-def to_frame(release: Any, confidence: float, backend: str | None) -> Any:
-    """The columns as a frame."""
-    return release.tree.to_frame(backend=backend, **_results(release, confidence))
 
 
 def of_query(release: Any, query: tuple[str, ...], confidence: float | None) -> dict[str, Any]:
@@ -64,7 +59,8 @@ def _of_tables(release: Any, confidence: float | None) -> dict[str, Any]:
     return found
 
 
-def _results(release: Any, confidence: float | None) -> dict[str, Any]:
+def columns_of_results(release: Any, confidence: float | None) -> dict[str, Any]:
+    """The columns that are computed from noisy counts."""
     if release.ledger.axes is not None:
         return _of_tables(release, confidence)
     low_high = () if confidence is None else release.interval(confidence)

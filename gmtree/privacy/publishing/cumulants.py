@@ -1,9 +1,12 @@
-"""Variances and fourth cumulants of the measurements of a release."""
+"""Variances and fourth cumulants of the noise of a release, and the solvers that use them."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from gmtree.consistency import Consistency
+from gmtree.consistency.tables import TableConsistency
+from gmtree.consistency.tables.possible import PossibleCells
 from gmtree.privacy.accounting.ledger import Ledger
 from gmtree.privacy.noise.registry import MECHANISMS
 from gmtree.tree import Tree
@@ -29,7 +32,26 @@ def measurement_cumulants(
     return variance, fourth
 
 
-def query_variances(
+def solver_of_counts(
+    tree: Tree, ledger: Ledger, exact: np.ndarray | None, threads: int | None = None
+) -> Consistency:
+    """The projection of noisy counts; ValueError if the noisy counts leave a value undetermined."""
+    return Consistency(tree, {"node": measurement_cumulants(tree, ledger, exact)[0]}, threads)
+
+
+def solver_of_tables(
+    tree: Tree, ledger: Ledger, exact: np.ndarray | None, threads: int | None = None
+) -> TableConsistency:
+    """:func:`solver_of_counts` for tables, whose structural zeros stay 0."""
+    variances = _query_variances(tree, ledger, exact)
+    made = TableConsistency(tree, dict(ledger.axes or ()), variances, threads)
+    possible = ledger._workload.possible
+    if possible is not None:
+        made._possible = PossibleCells(made._problem, possible)
+    return made
+
+
+def _query_variances(
     tree: Tree, ledger: Ledger, exact: np.ndarray | None
 ) -> dict[tuple[str, ...], dict[str, np.ndarray]]:
     """Variances of the measured queries of tables, by query and node, as in `TableConsistency`."""

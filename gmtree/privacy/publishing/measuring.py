@@ -43,7 +43,7 @@ def measure(
     ledger, exact = allocation.ledger, allocation.exact
     by_leaf = _whole_numbers(tree, counts)
     if ledger.max_count is None:
-        _check_public_total(tree, by_leaf)
+        check_public_total(by_leaf, largest_sum(tree))
     noisy = _sums(tree, by_leaf, ledger.max_count or largest_sum(tree))
     if exact is not None:
         noisy[exact] = _exact_sums(tree, by_leaf, exact)
@@ -70,9 +70,9 @@ def measure_tables(
     if workload.possible is not None:
         by_leaf = np.where(workload.possible, by_leaf, 0)
     if ledger.max_count is None:
-        _check_public_total(tree, by_leaf)
+        check_public_total(by_leaf, largest_sum(tree))
     totals = None if exact is None else _exact_sums(tree, _leaf_totals(tree, by_leaf), exact)
-    cut = _cut_off(by_leaf, ledger.max_count or largest_sum(tree))
+    cut = cut_off(by_leaf, ledger.max_count or largest_sum(tree))
     found: dict[TableQuery, np.ndarray] = {}
     scales: dict[TableQuery, tuple[Fraction | None, ...]] = {}
     for k, name in enumerate(workload.queries):
@@ -134,12 +134,12 @@ def _sums(tree: Tree, by_leaf: np.ndarray, most: int) -> np.ndarray:
     if isinstance(leaves, slice) and by_leaf.dtype == np.int64:
         np.clip(by_leaf, 0, most, out=out[leaves])
     else:
-        out[leaves] = _cut_off(by_leaf, most)
+        out[leaves] = cut_off(by_leaf, most)
     _sweep.accumulate(tree._natural_layout, out, out)
     return out
 
 
-def _cut_off(by_leaf: np.ndarray, most: int) -> np.ndarray:
+def cut_off(by_leaf: np.ndarray, most: int) -> np.ndarray:
     """Counts from 0 to `most` as int64."""
     if by_leaf.dtype == object or by_leaf.dtype == np.uint64:
         # The counts may not fit into int64 before they are cut off.
@@ -152,7 +152,7 @@ def _leaf_totals(tree: Tree, by_leaf: np.ndarray) -> np.ndarray:
     most = largest_sum(tree)
     axes = tuple(range(1, by_leaf.ndim))
     # Floats are exact below the bound; above it, sums of integers might not fit into 64 bits.
-    totals = _cut_off(by_leaf, most + 1).sum(axis=axes, dtype=np.float64)
+    totals = cut_off(by_leaf, most + 1).sum(axis=axes, dtype=np.float64)
     return np.minimum(totals, most + 1).astype(np.int64)
 
 
@@ -189,15 +189,11 @@ def _add_noise(
 
     Sums wrap around like the noise: the result is a function of the exact noisy counts.
     """
-    sample = MECHANISMS[mechanism].draw
     distinct = {scale for scale in scales if scale is not None}
     if len(distinct) == 1 and exact is None and None not in scales:
-        (scale,) = distinct
-        flat = out.reshape(-1)
-        for start in range(0, flat.size, _DRAWS):
-            part = flat[start : start + _DRAWS]
-            part += sample(scale, part.size)
+        add_noise_of(distinct.pop(), mechanism, out.reshape(-1))
         return
+    sample = MECHANISMS[mechanism].draw
     rows = max(1, _DRAWS // math.prod(out.shape[1:]))
     for scale in distinct:
         chosen = np.array([s == scale for s in scales])[tree.depth - 1]
@@ -207,6 +203,14 @@ def _add_noise(
         for start in range(0, nodes.size, rows):
             part = nodes[start : start + rows]
             out[part] += sample(scale, part.size if out.ndim == 1 else (part.size, out.shape[1]))
+
+
+def add_noise_of(scale: Fraction, mechanism: str, out: np.ndarray) -> None:
+    """Add independent noise of one scale to every entry of a vector."""
+    sample = MECHANISMS[mechanism].draw
+    for start in range(0, out.size, _DRAWS):
+        part = out[start : start + _DRAWS]
+        part += sample(scale, part.size)
 
 
 # --------------------------------------------------------------------------- arguments
@@ -241,13 +245,17 @@ def _whole_numbers(tree: Tree, counts: Any, shape: tuple[int, ...] = ()) -> np.n
     return a
 
 
-def _check_public_total(tree: Tree, by_leaf: np.ndarray) -> None:
-    """If the total is public, refuse negative counts and a total out of bounds.
+def check_public_total(by_leaf: np.ndarray, most: int) -> None:
+    """If the total is public, refuse negative counts and a total above `most`.
 
     If records move, cutting off or raising a count would change the counts above it.
     """
-    most = largest_sum(tree)
     if np.any(by_leaf < 0):
         check.fail("counts", "must not be negative.")
-    if np.sum(_cut_off(by_leaf, most + 1), dtype=np.float64) > most:
+    refuse_public_total(float(np.sum(cut_off(by_leaf, most + 1), dtype=np.float64)), most)
+
+
+def refuse_public_total(total: float, most: int) -> None:
+    """Refuse a total that is public and too large."""
+    if total > most:
         check.fail("counts", f"must add up to at most {most} on this tree (2^50 / height).")

@@ -19,6 +19,8 @@ import numpy as np
 
 from gmtree import _validate as check
 from gmtree._text import preformatted, short
+from gmtree.consistency import Consistency
+from gmtree.consistency.tables import TableConsistency
 from gmtree.privacy.accounting.account import Account
 from gmtree.privacy.accounting.allocation import Allocation, divide, largest_sum
 from gmtree.privacy.accounting.budget import Budget, TermsOfNoise
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 # Noise exceeds this multiple of its scale with a probability below exp(-64).
 _REACH = 64
 
-Solver = TypeVar("Solver")
+Solver = TypeVar("Solver", bound="Consistency | TableConsistency")
 Made = TypeVar("Made", bound="Published[Any]")
 
 
@@ -143,7 +145,11 @@ class Published(ABC, Generic[Solver]):
         The options with which `values` are computed.
     """
 
+    # The public function, the format of files, and how to make a solver and noisy counts.
     _function: ClassVar[str]
+    _form: ClassVar[str]
+    _solver: ClassVar[Callable[..., Any]]
+    _measure: ClassVar[Callable[..., Any]]
     # Cached results that do not depend on the options.
     _shared: ClassVar[tuple[str, ...]] = ("_post", "estimate")
     # The stored copy, which `save` removes.
@@ -174,20 +180,6 @@ class Published(ABC, Generic[Solver]):
 
     # ------------------------------------------------------------------ defined by subclasses
 
-    @classmethod
-    @abstractmethod
-    def _solver(
-        cls, tree: Tree, ledger: Ledger, exact: np.ndarray | None, threads: int | None
-    ) -> Solver:
-        """Return the projection onto consistent values; refuse undetermined values."""
-
-    @classmethod
-    @abstractmethod
-    def _measure(
-        cls, tree: Tree, counts: Any, allocation: Allocation, charge: Callable[[], None]
-    ) -> Any:
-        """Return noisy counts; `charge`, which may refuse, is called before noise is drawn."""
-
     @staticmethod
     def _refuse(solver: Any, integer: bool) -> None:
         """Refuse options that this kind of release cannot keep."""
@@ -195,10 +187,6 @@ class Published(ABC, Generic[Solver]):
     @abstractmethod
     def _compute(self) -> None:
         """Compute everything that must not fail later."""
-
-    @abstractmethod
-    def _project(self, nonnegative: bool = False, integer: bool = False) -> np.ndarray:
-        """Project the noisy counts."""
 
     @property
     @abstractmethod
@@ -212,7 +200,7 @@ class Published(ABC, Generic[Solver]):
         """Consistent values: each parent is the sum of its children; int64 if `integer`."""
         if not (self.nonnegative or self.integer):
             return self.estimate
-        x = self._project(nonnegative=self.nonnegative, integer=self.integer)
+        x = self._post.project(self.noisy, nonnegative=self.nonnegative, integer=self.integer)
         x.flags.writeable = False
         return x
 
@@ -223,7 +211,7 @@ class Published(ABC, Generic[Solver]):
         These are the consistent values without `nonnegative` and `integer`: some may be
         negative. The mean of ``values - estimate`` over many nodes shows the bias of `values`.
         """
-        x = self._project()
+        x = self._post.project(self.noisy)
         x.flags.writeable = False
         return x
 
@@ -333,7 +321,7 @@ class Published(ABC, Generic[Solver]):
         >>> bool((again.values == r.values).all()), again.ledger == r.ledger
         (True, True)
         """
-        return cls._of(cls._read(path))
+        return cls._of(storage.load(path, cls._form))
 
     @classmethod
     def _load_copy(cls, path: Path, key: str) -> Self:
@@ -347,11 +335,6 @@ class Published(ABC, Generic[Solver]):
         options = whole_options(tree, ledger, nonnegative, integer)
         return cls(tree, noisy, ledger, exact, *options, origin=origin)
 
-    @staticmethod
-    @abstractmethod
-    def _read(path: str | PathLike[str]) -> Any:
-        """Return the parts of a file that :meth:`save` wrote."""
-
 
 def _again(kind: type[Made], parts: tuple[Any, ...], origin: dict[str, Any] | None) -> Made:
     return kind(*parts, origin=origin)
@@ -359,12 +342,10 @@ def _again(kind: type[Made], parts: tuple[Any, ...], origin: dict[str, Any] | No
 
 def whole_options(tree: Tree, ledger: Ledger, nonnegative: Any, integer: Any) -> tuple[bool, bool]:
     """Return both options as truth values; refuse whole numbers if the noise is too large."""
-    for name, value in (("nonnegative", nonnegative), ("integer", integer)):
-        if not isinstance(value, (bool, np.bool_)):
-            check.fail_type(name, f"must be True or False, not {value!r}.")
+    options = check.flag("nonnegative", nonnegative), check.flag("integer", integer)
     largest = max(scale for scale in ledger.scales if scale is not None)
     counts = tree.n * ledger._workload.table_cells
-    if integer and _REACH * largest * counts > largest_sum(tree):
+    if options[1] and _REACH * largest * counts > largest_sum(tree):
         # This depends on the scale only, so that rounding never fails because of the drawn noise.
         check.fail("integer", f"must be False with noise as large as {float(largest):.3g}.")
-    return bool(nonnegative), bool(integer)
+    return options

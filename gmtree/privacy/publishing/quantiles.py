@@ -61,7 +61,14 @@ class OrderedLeaves:
         >>> bool(((low <= share) & (share <= high)).all()), share.shape, float(share[-1])
         (True, (4,), 1.0)
         """
-        return _cdf(self, confidence)
+        leaves = _Leaves(self, confidence)
+        total = leaves.values[-1]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            value = leaves.values[1:] / total if total > 0 else np.full(leaves.count, np.nan)
+        start = np.nan_to_num(leaves.estimates[1:] / leaves.estimates[-1], nan=0.5)
+        start = np.clip(start, 0, 1)
+        low, high = (_edge(leaves, start, end) for end in (0.0, 1.0))
+        return Interval(value, np.fmin(low, value), np.fmax(high, value))
 
     def quantile(self, q: Any, *, edges: Any = None, confidence: float = 0.95) -> Interval:
         """Quantiles of ordered leaves, such as the median age, with intervals.
@@ -92,19 +99,16 @@ class OrderedLeaves:
         >>> round(median), low, high
         (40, 18.0, 65.0)
         """
-        return _quantile(self, q, edges, confidence)
-
-
-def _cdf(release: Any, confidence: Any) -> Interval:
-    """The cumulative shares of all leaves, from left to right."""
-    leaves = _Leaves(release, confidence)
-    total = leaves.values[-1]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        value = leaves.values[1:] / total if total > 0 else np.full(leaves.count, np.nan)
-    start = np.nan_to_num(leaves.estimates[1:] / leaves.estimates[-1], nan=0.5)
-    start = np.clip(start, 0, 1)
-    low, high = (_edge(leaves, start, end) for end in (0.0, 1.0))
-    return Interval(value, np.fmin(low, value), np.fmax(high, value))
+        wanted = np.atleast_1d(_numbers("q", q))
+        if wanted.ndim > 1 or not np.all((wanted >= 0) & (wanted <= 1)):
+            check.fail("q", f"must be numbers from 0 to 1, not {q!r}.")
+        leaves = _Leaves(self, confidence)
+        scale = None if edges is None else proper_edges(edges, leaves.count)
+        found = np.array([_one(leaves, x, scale) for x in wanted])
+        if scale is None:
+            found = leaves.order[found.astype(np.int64)]
+        columns = found.reshape(-1, 3).T
+        return Interval(*(columns if np.ndim(q) else columns[:, 0].tolist()))
 
 
 def _edge(leaves: _Leaves, inside: np.ndarray, end: float) -> np.ndarray:
@@ -119,20 +123,6 @@ def _edge(leaves: _Leaves, inside: np.ndarray, end: float) -> np.ndarray:
         good, bad = np.where(refuted, good, middle), np.where(refuted, middle, bad)
     # Return the end of the last step that makes the interval larger.
     return bad
-
-
-def _quantile(release: Any, q: Any, edges: Any, confidence: Any) -> Interval:
-    """Quantiles, as positions between `edges` if these are given, otherwise as leaves."""
-    wanted = np.atleast_1d(_numbers("q", q))
-    if wanted.ndim > 1 or not np.all((wanted >= 0) & (wanted <= 1)):
-        check.fail("q", f"must be numbers from 0 to 1, not {q!r}.")
-    leaves = _Leaves(release, confidence)
-    scale = None if edges is None else proper_edges(edges, leaves.count)
-    found = np.array([_one(leaves, x, scale) for x in wanted])
-    if scale is None:
-        found = release.tree.leaves_left_to_right[found.astype(np.int64)]
-    columns = found.reshape(-1, 3).T
-    return Interval(*(columns if np.ndim(q) else columns[:, 0].tolist()))
 
 
 def _one(leaves: _Leaves, q: float, edges: np.ndarray | None) -> tuple[float, float, float]:
@@ -180,7 +170,8 @@ class _Leaves:
 
     def __init__(self, release: Any, confidence: Any) -> None:
         self.confidence, self.count = proper_confidence(confidence), release.tree.n_leaves
-        sums = np.cumsum(release.estimate[release.tree.leaves_left_to_right], dtype=float)
+        self.order = release.tree.leaves_left_to_right
+        sums = np.cumsum(release.estimate[self.order], dtype=float)
         self.estimates = np.concatenate([[0.0], sums])
         self.values = np.concatenate([[0.0], _never_falling(sums)])
         post, stops = release._post, np.arange(self.count + 1)

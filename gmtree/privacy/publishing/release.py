@@ -9,10 +9,9 @@ from the noisy counts. :mod:`gmtree.privacy.publishing.publish` runs these steps
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from html import escape
-from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,20 +20,20 @@ from gmtree import _validate as check
 from gmtree._text import short
 from gmtree.consistency import Consistency, Diagnostics
 from gmtree.privacy.accounting.account import Account
-from gmtree.privacy.accounting.allocation import Allocation
-from gmtree.privacy.accounting.ledger import Ledger
+from gmtree.privacy.files import storage
 from gmtree.privacy.planning.plan import Plan
-from gmtree.privacy.publishing.cumulants import measurement_cumulants
+from gmtree.privacy.publishing.bootstrap import BootstrapErrors, bootstrap
+from gmtree.privacy.publishing.columns import columns_of_results
+from gmtree.privacy.publishing.cumulants import measurement_cumulants, solver_of_counts
 from gmtree.privacy.publishing.intervals import ErrorLaws, proper_confidence
 from gmtree.privacy.publishing.measuring import measure, measured_nodes
 from gmtree.privacy.publishing.publish import Published, publish_given
 from gmtree.privacy.publishing.quantiles import OrderedLeaves
+from gmtree.queries import range_sum
 from gmtree.tree import Tree, outline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from gmtree.privacy.publishing.bootstrap import BootstrapErrors
 
 
 def release(
@@ -172,7 +171,8 @@ class Release(OrderedLeaves, Published[Consistency]):
     """
 
     noisy: np.ndarray
-    _function = "release"
+    _function, _form = "release", storage.FORMAT
+    _solver, _measure = staticmethod(solver_of_counts), staticmethod(measure)
     _shared = ("_post", "_laws", "estimate", "std_error")
 
     def __init__(self, tree: Tree, noisy: np.ndarray, *parts: Any, **options: Any) -> None:
@@ -182,27 +182,8 @@ class Release(OrderedLeaves, Published[Consistency]):
     def __repr__(self) -> str:
         return self._describe()
 
-    @classmethod
-    def _solver(
-        cls, tree: Tree, ledger: Ledger, exact: np.ndarray | None, threads: int | None
-    ) -> Consistency:
-        variance = measurement_cumulants(tree, ledger, exact)[0]
-        return Consistency(tree, {"node": variance}, threads)
-
-    @classmethod
-    def _measure(
-        cls, tree: Tree, counts: Any, allocation: Allocation, charge: Callable[[], None]
-    ) -> np.ndarray:
-        try:
-            return measure(tree, counts, allocation, charge)
-        finally:
-            del counts
-
     def _compute(self) -> None:
         self.values  # noqa: B018
-
-    def _project(self, nonnegative: bool = False, integer: bool = False) -> np.ndarray:
-        return self._post.project(self.noisy, nonnegative=nonnegative, integer=integer)
 
     def _views(self, x: np.ndarray) -> dict[None, np.ndarray]:
         return {None: x}
@@ -268,8 +249,6 @@ class Release(OrderedLeaves, Published[Consistency]):
         >>> bool(r.range_sum([[0, 4]])[0] == r.values[0])
         True
         """
-        from gmtree.queries import range_sum
-
         return range_sum(self.tree, self.values, ranges)
 
     def range_std_error(self, ranges: Any) -> np.ndarray:
@@ -280,8 +259,6 @@ class Release(OrderedLeaves, Published[Consistency]):
         self, ranges: Any, confidence: float = 0.95
     ) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper ends of confidence intervals of sums over ranges; see `interval`."""
-        from gmtree.queries import range_sum
-
         confidence = proper_confidence(confidence)
         pairs = check.ranges("ranges", ranges, self.tree.n_leaves)
         centre = range_sum(self.tree, self.estimate, pairs)
@@ -313,8 +290,6 @@ class Release(OrderedLeaves, Published[Consistency]):
         >>> errors.level_bias.shape, errors.rmse.shape
         ((2,), (101,))
         """
-        from gmtree.privacy.publishing.bootstrap import bootstrap
-
         return bootstrap(self, runs, rng)[None]
 
     def diagnose(self) -> Diagnostics:
@@ -339,7 +314,7 @@ class Release(OrderedLeaves, Published[Consistency]):
     @property
     def plan(self) -> Plan:
         """Errors of `estimate` by level, as :func:`plan` predicts them."""
-        return Plan._of(self.tree, self.ledger, self._post.node_variance())
+        return Plan._of(self.tree, self.ledger, [self._post.node_variance()])
 
     @cached_property
     def _cumulants(self) -> tuple[Any, Any]:
@@ -369,9 +344,7 @@ class Release(OrderedLeaves, Published[Consistency]):
         ['node', 'parent', 'depth', 'value', 'noisy', 'estimate', 'estimate_std_error',
          'estimate_low', 'estimate_high']
         """
-        from gmtree.privacy.publishing.columns import to_frame
-
-        return to_frame(self, confidence, backend)
+        return self.tree.to_frame(backend=backend, **columns_of_results(self, confidence))
 
     def plot(self, *, unit: str = "records", ax: Any = None) -> Axes:
         """Draw the noisy counts against the values, with 95 % intervals; returns matplotlib Axes.
@@ -397,9 +370,3 @@ class Release(OrderedLeaves, Published[Consistency]):
         columns["std. error"] = self.std_error
         rounded = {name: np.round(x, 2) for name, x in columns.items()}
         return f"<b>Release</b>, {escape(spent)}{outline.html(self.tree, rounded)}"
-
-    @staticmethod
-    def _read(path: str | PathLike[str]) -> Any:
-        from gmtree.privacy.files import storage
-
-        return storage.load(path)

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from gmtree import _validate as check
-from gmtree.privacy.noise.registry import MECHANISMS
-from gmtree.privacy.publishing.measuring import _DRAWS, _cut_off
+from gmtree.privacy.publishing.measuring import add_noise_of, check_public_total, cut_off
 
 
 def measure_stretch(
@@ -56,12 +55,8 @@ def measure_stretch(
     """
     by_leaf = _whole_numbers(counts)
     if max_count is None:
-        if np.any(by_leaf < 0):
-            check.fail("counts", "must not be negative.")
-        sums = _cut_off(by_leaf, largest_sum + 1)
-        refuse_public_total(float(np.sum(sums, dtype=np.float64)), largest_sum)
-    else:
-        sums = _cut_off(by_leaf, max_count)
+        check_public_total(by_leaf, largest_sum)
+    sums = cut_off(by_leaf, max_count or largest_sum)
     partial = np.zeros((len(begin), 2), np.int64)
     noisy = [_with_noise(sums.copy(), scales[-1], mechanism)]
     for level in reversed(range(len(begin))):
@@ -86,21 +81,12 @@ def measure_joint(
     return out
 
 
-def refuse_public_total(total: float, largest_sum: int) -> None:
-    """Refuse a total that is public and too large."""
-    if total > largest_sum:
-        check.fail("counts", f"must add up to at most {largest_sum} on this tree (2^50 / height).")
-
-
 def _with_noise(out: np.ndarray, scale: Fraction | None, mechanism: str) -> np.ndarray:
     """Add noise in place; fill with 0 if the level is not measured."""
     if scale is None:
         out[:] = 0
-        return out
-    sample = MECHANISMS[mechanism].draw
-    for start in range(0, out.size, _DRAWS):
-        part = out[start : start + _DRAWS]
-        part += sample(scale, part.size)
+    else:
+        add_noise_of(scale, mechanism, out)
     return out
 
 

@@ -7,33 +7,28 @@ all cells of all nodes is computed by :class:`gmtree.TableConsistency`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from os import PathLike
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gmtree import _validate as check
 from gmtree.consistency.tables import TableConsistency
 from gmtree.consistency.tables.exact import exact_marginal
-from gmtree.consistency.tables.possible import PossibleCells
 from gmtree.privacy.accounting.account import Account
-from gmtree.privacy.accounting.allocation import Allocation
-from gmtree.privacy.accounting.ledger import Ledger
 from gmtree.privacy.accounting.workload import TableQuery, lengths_of
+from gmtree.privacy.files import storage
 from gmtree.privacy.noise.registry import MECHANISMS
 from gmtree.privacy.planning.plan import Plan
+from gmtree.privacy.publishing.bootstrap import BootstrapErrors, bootstrap
 from gmtree.privacy.publishing.columns import of_query
-from gmtree.privacy.publishing.cumulants import query_variances
+from gmtree.privacy.publishing.cumulants import solver_of_tables
 from gmtree.privacy.publishing.intervals import proper_confidence, widest
 from gmtree.privacy.publishing.measuring import measure_tables
 from gmtree.privacy.publishing.publish import Published, publish_given
 from gmtree.tree import Tree
-
-if TYPE_CHECKING:
-    from gmtree.privacy.publishing.bootstrap import BootstrapErrors
 
 
 def release_tables(
@@ -154,7 +149,8 @@ class TableRelease(Published[TableConsistency]):
     """
 
     noisy: Mapping[TableQuery, np.ndarray]
-    _function = "release_tables"
+    _function, _form = "release_tables", storage.TABLES_FORMAT
+    _solver, _measure = staticmethod(solver_of_tables), staticmethod(measure_tables)
 
     def __init__(
         self, tree: Tree, noisy: Mapping[TableQuery, np.ndarray], *parts: Any, **options: Any
@@ -171,26 +167,6 @@ class TableRelease(Published[TableConsistency]):
     def _picklable(self) -> Any:
         return dict(self.noisy)
 
-    @classmethod
-    def _solver(
-        cls, tree: Tree, ledger: Ledger, exact: np.ndarray | None, threads: int | None
-    ) -> TableConsistency:
-        variances = query_variances(tree, ledger, exact)
-        made = TableConsistency(tree, dict(ledger.axes or ()), variances, threads)
-        possible = ledger._workload.possible
-        if possible is not None:
-            made._possible = PossibleCells(made._problem, possible)
-        return made
-
-    @classmethod
-    def _measure(
-        cls, tree: Tree, counts: Any, allocation: Allocation, charge: Callable[[], None]
-    ) -> dict[TableQuery, np.ndarray]:
-        try:
-            return measure_tables(tree, counts, allocation, charge)
-        finally:
-            del counts
-
     @staticmethod
     def _refuse(solver: TableConsistency, integer: bool) -> None:
         """Refuse whole numbers together with exact totals, which rounding cells would change."""
@@ -206,9 +182,6 @@ class TableRelease(Published[TableConsistency]):
         # Non-negative tables are found by iteration; if that fails, the noisy counts must not be
         # lost.
         self.estimate  # noqa: B018
-
-    def _project(self, nonnegative: bool = False, integer: bool = False) -> np.ndarray:
-        return self._post.project(self.noisy, nonnegative=nonnegative, integer=integer)
 
     # ------------------------------------------------------------------ values
 
@@ -283,8 +256,6 @@ class TableRelease(Published[TableConsistency]):
         >>> errors[("sex",)].rmse.shape, errors[()].level_bias.shape
         ((3, 2), (2,))
         """
-        from gmtree.privacy.publishing.bootstrap import bootstrap
-
         return bootstrap(self, runs, rng)
 
     def _views(self, x: np.ndarray) -> dict[TableQuery, np.ndarray]:
@@ -300,7 +271,8 @@ class TableRelease(Published[TableConsistency]):
     @property
     def plan(self) -> Plan:
         """Errors of `estimate` by level and query, as :func:`plan` predicts them."""
-        return Plan._of_tables(self.tree, self.ledger, self._post)
+        variances = [self._post.node_variance(query) for query in self.queries]
+        return Plan._of(self.tree, self.ledger, variances)
 
     # ------------------------------------------------------------------ frames and files
 
@@ -327,13 +299,5 @@ class TableRelease(Published[TableConsistency]):
         ['node', 'parent', 'depth', 'value', 'estimate', 'estimate_low', 'estimate_high',
          'estimate_std_error']
         """
-        if backend is not None:
-            check.one_of("backend", backend, ("pandas", "polars", "pyarrow"))
         columns = of_query(self, query, proper_confidence(confidence))
         return self.tree.to_frame(backend=backend, **columns)
-
-    @staticmethod
-    def _read(path: str | PathLike[str]) -> Any:
-        from gmtree.privacy.files import storage
-
-        return storage.load_tables(path)

@@ -131,10 +131,10 @@ def test_the_tree_of_a_partition_has_the_children_that_are_here(seed):
     seen = np.zeros(part.n, int)
     for g in part.groups:
         seen[g.start : g.stop] += 1
-        assert np.all(part.tree.parent[g.start : g.stop] == part.boundary_node(g.level, g.side))
+        assert np.all(part.tree.parent[g.start : g.stop] == part.boundary[g.level, g.side])
     for level in range(part.height):
         for side in part.sides(level):
-            seen[part.boundary_node(level, side)] += 1
+            seen[part.boundary[level, side]] += 1
             leaf = part.elsewhere[level, side]
-            assert part.tree.parent[leaf] == part.boundary_node(level, side)
+            assert part.tree.parent[leaf] == part.boundary[level, side]
     assert seen.max() == 1

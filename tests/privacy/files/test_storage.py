@@ -231,7 +231,7 @@ def test_files_that_unpack_to_more_than_they_hold_are_refused(tmp_path):
     text = np.frombuffer(json.dumps(header).encode(), np.uint8)
     np.savez_compressed(tmp_path / "x.npz", header=text, **arrays, more=np.zeros(10**6))
     tracemalloc.start()
-    for load in (gm.Release.load, gm.TableRelease.load, storage.is_of_tables):
+    for load in (gm.Release.load, gm.TableRelease.load, storage.load):
         with pytest.raises(ValueError, match="unpacks to more than the file holds"):
             load(tmp_path / "x.npz")
     assert tracemalloc.get_traced_memory()[1] < 10**6

@@ -67,7 +67,9 @@ def test_worst_path_is_that_of_the_ledger(tree, seed, neighbors):
     rng = np.random.default_rng(seed)
     exact = some_exact(tree, rng)
     loss = rng.integers(0, 10, tree.height)
-    worst, count = optimal.Classes.of(tree, exact).worst_path(loss.astype(float), neighbors)
+    classes, none = optimal.Classes.of(tree, exact), np.zeros(0)
+    problem = optimal.Problem(classes, none, None, neighbors, 1.0, False, np.ones(1, int))
+    worst, count = problem.worst(loss.astype(float))
     assert worst == worst_case(tree, [Fraction(int(x)) for x in loss], neighbors, exact)
     assert worst == count @ loss
 

@@ -295,7 +295,7 @@ FAILURES = {
     "drawing": (Mechanism, "draw"),
     "taking words": (random_words, "SYSTEM"),
     "adding up": (measuring._sweep, "accumulate"),
-    "cutting off": (measuring, "_cut_off"),
+    "cutting off": (measuring, "cut_off"),
     "reading": (measuring, "_whole_numbers"),
 }
 
@@ -306,7 +306,7 @@ def test_counts_are_not_in_the_variables_of_a_failure(monkeypatch, where, name, 
     hidden = secrets()
     monkeypatch.setattr(where, name, Unavailable() if name == "SYSTEM" else fail)
     # In a tree whose leaves are not the last nodes, arrays are cut off apart.
-    tree = gm.Tree.from_parents([1, -1, 1, 1, 1, 1]) if name == "_cut_off" else TREE
+    tree = gm.Tree.from_parents([1, -1, 1, 1, 1, 1]) if name == "cut_off" else TREE
     with pytest.raises((MemoryError, AssertionError)) as failed:
         gm.release(tree, given, epsilon="1/10")
     frames = our_frames(failed.value)

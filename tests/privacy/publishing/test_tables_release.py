@@ -222,14 +222,6 @@ def test_targets_choose_rho_on_the_safe_side():
             Ledger.from_dict({**data, "target": wrong})
 
 
-def test_ledgers_of_earlier_versions_are_read():
-    data = gm.plan(TREE, epsilon=1).ledger.to_dict()
-    old = {k: x for k, x in data.items() if k not in ("axes", "target", "max_per_leaf", "person")}
-    old["levels"] = [{k: x for k, x in line.items() if k != "query"} for line in old["levels"]]
-    old["format"] = "gmtree privacy ledger 1"
-    assert Ledger.from_dict(old) == gm.plan(TREE, epsilon=1).ledger
-
-
 @pytest.mark.parametrize("key", ["axes", "levels", "target", "max_per_leaf", "person", "total"])
 @pytest.mark.parametrize("value", [None, "x", 7, [], [[]], {}, [["a", 0]], [["a", 2], ["a", 2]]])
 def test_any_part_of_a_ledger_is_right_or_a_value_error(key, value):
@@ -499,11 +491,9 @@ def test_saved_and_loaded(seeded, tmp_path):
     assert r.provenance["function"] == "release_tables"
     plain = gm.release(TREE, [1] * 5, epsilon=1)
     for path in files:
-        assert storage.is_of_tables(path)
         with pytest.raises(ValueError, match="its format is"):
             gm.Release.load(path)
         plain.save(path)
-        assert not storage.is_of_tables(path)
         with pytest.raises(ValueError, match=r"written by TableRelease\.save; its format is"):
             gm.TableRelease.load(path)
     frame = r.to_frame(("sex",))
@@ -775,8 +765,6 @@ def test_structural_zeros_are_kept_by_options_and_files(seeded, tmp_path):
     for wrong in ([6], [1, 1], [-1], list(range(6)), [4, 1], "no", [0.5]):
         with pytest.raises((ValueError, TypeError)):
             Ledger.from_dict({**data, "structural_zeros": wrong})
-    older = {key: x for key, x in data.items() if key != "structural_zeros"}
-    assert Ledger.from_dict(older).structural_zeros == ()
 
 
 @settings(max_examples=60)
