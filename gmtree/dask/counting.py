@@ -29,16 +29,7 @@ from gmtree.dask.confidential import forgets_locals
 from gmtree.dask.drawing import survey
 from gmtree.dask.engine import Engine
 from gmtree.dask.joint_tree import JointTree
-from gmtree.dask.parquet import (
-    USUAL_ROWS,
-    Partition,
-    Piece,
-    arrow,
-    partitions,
-    pieces,
-    read,
-    write,
-)
+from gmtree.dask.parquet import USUAL_ROWS, Partition, Piece, arrow, partitions, pieces, read, write
 from gmtree.dask.sorted_rows import Key, locate
 from gmtree.dask.sorting import cut
 from gmtree.dask.storage import load, remove_folder, save

@@ -28,10 +28,10 @@ class Ends(NamedTuple):
     ----------
     first, last : tuple
         Labels of the partition's first and last row.
-    start, rows : int
-        Number of the first row, and number of rows.
+    start : int
+        Number of the first row.
     sizes : tuple of int
-        Number of nodes of each level, complete or not.
+        Number of nodes of each level, complete or not; the last level consists of the rows.
     groups : tuple of (level, side)
         Boundary nodes that have complete children in this partition.
     """
@@ -39,7 +39,6 @@ class Ends(NamedTuple):
     first: Key
     last: Key
     start: int
-    rows: int
     sizes: tuple[int, ...]
     groups: tuple[tuple[int, int], ...]
 
@@ -105,20 +104,18 @@ class JointTree:
 
     def _common(self, before: Ends, after: Ends) -> int:
         """Count the labels that the rows before and after a cut share; refuse wrong order."""
-        a, b = before.last, after.first
+        a, b, row = before.last, after.first, after.start
         same = next((k for k in range(self.height) if a[k] != b[k]), self.height)
-        row = after.start
         if same == self.height:
             check.fail(
                 "leaves",
-                f"must have one row per leaf; rows {before.start + before.rows - 1} and {row} are "
-                f"both {shown(a)}.",
+                f"must have one row per leaf; rows {row - 1} and {row} are both {shown(a)}.",
             )
         if not a[same] < b[same]:
             check.fail(
                 "leaves",
-                f"must be sorted by its levels; rows {before.start + before.rows - 1} and {row} "
-                f"are {shown(a)} and {shown(b)}. {REMEDY}",
+                f"must be sorted by its levels; rows {row - 1} and {row} are {shown(a)} and "
+                f"{shown(b)}. {REMEDY}",
             )
         return same
 
@@ -178,11 +175,10 @@ class JointTree:
         return shown((ends.last if side else ends.first)[:level]) if level else "the total"
 
     def by_node(self, parts: Sequence[np.ndarray]) -> np.ndarray:
-        """Combine numbers that partitions report about their boundary nodes."""
-        out = np.full(self.n_boundary, np.nan)
-        for nodes, x in zip(reversed(self.boundary), reversed(list(parts)), strict=True):
-            known = ~np.isnan(x)
-            out[nodes[known]] = x[known]
+        """Combine numbers of boundary nodes, on which all partitions that share a node agree."""
+        out = np.empty(self.n_boundary)
+        for nodes, x in zip(self.boundary, parts, strict=True):
+            out[nodes] = x
         return out
 
     # ------------------------------------------------------------------ solving
@@ -245,15 +241,6 @@ class JointTree:
         after = np.cumsum(pairs[::-1], axis=0)[::-1]
         return before, after
 
-    def at_boundary(self, p: int, x: np.ndarray) -> np.ndarray:
-        """Values of the boundary nodes of a partition, by level and side."""
-        return x[self.boundary[p]]
-
-    def refuse_large(self, x: np.ndarray) -> None:
-        """Refuse values that are too large to be rounded exactly."""
-        if np.abs(x).max() > LARGEST:
-            check.fail("value", "must be below 2**53 to be rounded exactly; the total is not.")
-
 
 def usable(variance: np.ndarray) -> np.ndarray:
     """Clip variances of sums, which may exceed the range allowed for measurements."""
@@ -289,7 +276,8 @@ def round_joint(
     The rules are those for an undivided tree: at each node, units go to the children with the
     largest fractions, in whichever partition these are.
     """
-    joint.refuse_large(x)
+    if np.abs(x).max() > LARGEST:
+        check.fail("value", "must be below 2**53 to be rounded exactly; the total is not.")
     n = joint.tree.n
     least, room = np.zeros(n, np.int64), np.zeros(n, np.int64)
     units: dict[int, Units] = {}
@@ -304,8 +292,7 @@ def round_joint(
         most = min(int(np.ceil(x[u])), low + extra)
         if most < least[u]:
             check.fail(
-                "value",
-                f"must be consistent to within one to be rounded; {joint.label(u)} is not.",
+                "value", f"must be consistent to within one to be rounded; {joint.label(u)} is not."
             )
         room[u] = most - least[u]
         units[u] = Units(

@@ -108,8 +108,8 @@ class Report(NamedTuple):
         Measurements of the boundary nodes, by level and side.
     matched : tuple of int
         By level, how many nodes other than boundary nodes have a row of measurements.
-    matched_boundary : tuple of pairs of bool
-        By level, whether each boundary node has a row of measurements.
+    matched_boundary : array of bool
+        By level and side, whether the boundary node has a row of measurements.
     messages : dict of arrays
         By group: sums of estimates and of variances, and the least sum.
     """
@@ -118,7 +118,7 @@ class Report(NamedTuple):
     value: np.ndarray
     variance: np.ndarray
     matched: tuple[int, ...]
-    matched_boundary: tuple[tuple[bool, bool], ...]
+    matched_boundary: np.ndarray
     messages: dict[Where, np.ndarray]
 
 

@@ -23,9 +23,6 @@ from gmtree._validate import index_dtype
 from gmtree.dask.sorted_rows import Runs
 from gmtree.tree import Tree
 
-# The first node of a level, and the last one if it is a different node.
-SIDES = (0, 1)
-
 
 class Group(NamedTuple):
     """Nodes ``start`` to ``stop - 1``: the complete children of one boundary node."""
@@ -75,7 +72,7 @@ class PartitionTree:
 
     def sides(self, level: int) -> tuple[int, ...]:
         """Return the sides at which a level has a boundary node."""
-        return SIDES if self.has_two(level) else SIDES[:1]
+        return (0, 1) if self.has_two(level) else (0,)
 
     @cached_property
     def first_row(self) -> int:
@@ -104,9 +101,10 @@ class PartitionTree:
             rows = rows[self.begin[above]]
         return rows
 
-    def boundary_node(self, level: int, side: int) -> int:
-        """The first or last node of a level."""
-        return self.offset[level] + (self.sizes[level] - 1 if side else 0)
+    @cached_property
+    def boundary(self) -> np.ndarray:
+        """First and last node of each level above the rows, by level and side."""
+        return np.column_stack([self.offset[:-1], np.subtract(self.offset[1:], 1)])
 
     @cached_property
     def elsewhere(self) -> np.ndarray:
@@ -163,8 +161,8 @@ class PartitionTree:
             above = np.arange(self.sizes[level], dtype=parent.dtype)
             above += parent.dtype.type(self.offset[level])
             parent[self.nodes(level + 1)] = np.repeat(above, children)
-            for side in self.sides(level):
-                parent[self.elsewhere[level, side]] = self.boundary_node(level, side)
+        there = self.elsewhere >= 0
+        parent[self.elsewhere[there]] = self.boundary[there]
         return Tree.from_parents(parent)
 
     def by_level(self, numbers: Sequence[float]) -> np.ndarray:
@@ -173,17 +171,3 @@ class PartitionTree:
         for level, x in enumerate(numbers):
             out[self.nodes(level)] = x
         return out
-
-    def at_boundary(self, x: np.ndarray) -> np.ndarray:
-        """Values of the boundary nodes, by level and side; NaN without such a node."""
-        found = np.full((self.height, 2), np.nan)
-        for level in range(self.height):
-            for side in self.sides(level):
-                found[level, side] = x[self.boundary_node(level, side)]
-        return found
-
-    def put_boundary(self, x: np.ndarray, values: np.ndarray) -> None:
-        """Set `x` at the boundary nodes to `values`, given by level and side, in place."""
-        for level in range(self.height):
-            for side in self.sides(level):
-                x[self.boundary_node(level, side)] = values[level, side]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from gmtree import _validate as check
+from gmtree.dask.joint_tree import Ends
 from gmtree.dask.messages import Problem
 from gmtree.dask.node_measurements import numbers, variances
 from gmtree.dask.parquet import Partition, read
 from gmtree.dask.partition_tree import PartitionTree
-from gmtree.dask.sorted_rows import Key, find_runs
+from gmtree.dask.sorted_rows import find_runs
 from gmtree.dask.storage import load as load_arrays
 
 # Bytes that a task needs for each node, in addition to the columns of labels: measured, rounded up.
@@ -23,13 +25,15 @@ def load_rows(problem: Problem, partition: Partition) -> Any:
     return read(partition.pieces, problem.columns, problem.levels[:-1])
 
 
-def find_part(problem: Problem, partition: Partition, table: Any) -> tuple[PartitionTree, Key, Key]:
-    """Build the tree of a partition; return also the labels of its first and last row."""
-    runs = find_runs(table, problem.levels, "leaves", partition.start)
+def find_part(
+    levels: Sequence[str], partition: Partition, table: Any, memory: float, keeps: bool
+) -> tuple[PartitionTree, Ends]:
+    """Build the tree of a partition, and describe its ends."""
+    runs = find_runs(table, levels, "leaves", partition.start)
     part = PartitionTree.of(runs)
-    needed = part.n * BYTES_PER_NODE[problem.keeps] + table.nbytes
-    refuse_large(partition, part.n, needed, problem.memory)
-    return part, runs.first, runs.last
+    refuse_large(partition, part.n, part.n * BYTES_PER_NODE[keeps] + table.nbytes, memory)
+    groups = tuple((g.level, g.side) for g in part.groups)
+    return part, Ends(runs.first, runs.last, partition.start, part.sizes, groups)
 
 
 def refuse_large(partition: Partition, nodes: int, needed: float, memory: float) -> None:

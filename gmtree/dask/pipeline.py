@@ -110,7 +110,7 @@ class Run:
                 inside = sum(r.matched[level] for r in reports)
                 shared = np.zeros(self.joint.n_boundary, bool)
                 for r, nodes in zip(reports, self.joint.boundary, strict=True):
-                    shared[nodes[level][list(r.matched_boundary[level])]] = True
+                    shared[nodes[level][r.matched_boundary[level]]] = True
                 matched = inside + int(shared.sum())
                 refuse_unmatched(source, self.problem.levels[:level], matched, ends)
 
@@ -173,14 +173,14 @@ class Run:
             Instructions(
                 outside[p],
                 of_plain[p],
-                joint.at_boundary(p, x),
-                joint.at_boundary(p, plain.x),
-                joint.at_boundary(p, error),
+                x[nodes],
+                plain.x[nodes],
+                error[nodes],
                 held[p],
                 joint.skips_first(p),
                 tuple(levels.values()),
             )
-            for p in range(len(self.partitions))
+            for p, nodes in enumerate(joint.boundary)
         ]
 
     def _finish(
@@ -191,10 +191,9 @@ class Run:
         whole = round_joint(joint, np.maximum(x, 0) if self.problem.nonnegative else x, offers)
         work = []
         for p, partition in enumerate(self.partitions):
+            boundary = whole[joint.boundary[p]]
             groups = {where: int(whole[node]) for where, node in joint.group[p].items()}
-            work.append(
-                (self.problem, partition, instructions[p], joint.at_boundary(p, whole), groups)
-            )
+            work.append((self.problem, partition, instructions[p], boundary, groups))
         return self.engine.run("writing whole numbers", tasks.finish, work)
 
 

@@ -365,10 +365,7 @@ class _Release:
                 record.noisy(),
             )
             run = Run(
-                self.engine,
-                problem,
-                record.partitions,
-                lambda: record.joint().astype(np.float64),
+                self.engine, problem, record.partitions, lambda: record.joint().astype(np.float64)
             )
             made = run.solve(
                 {"kind": "release", "run": record.data["run"], "ledger": ledger.to_dict()}

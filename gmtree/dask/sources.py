@@ -14,15 +14,7 @@ from gmtree.dask import node_measurements
 from gmtree.dask.engine import Engine
 from gmtree.dask.messages import result_column
 from gmtree.dask.node_measurements import NodeMeasurements
-from gmtree.dask.parquet import (
-    USUAL_ROWS,
-    Partition,
-    arrow,
-    partitions,
-    pieces,
-    read,
-    write,
-)
+from gmtree.dask.parquet import USUAL_ROWS, Partition, arrow, partitions, pieces, read, write
 from gmtree.dask.partition_values import BYTES_PER_NODE, refuse_large
 from gmtree.dask.result import ROOT
 from gmtree.dask.sorted_rows import Key, shown
@@ -43,8 +35,7 @@ def level_columns(levels: Any, value: Any, more: Sequence[Any] = ()) -> tuple[st
     for k, name in enumerate(used):
         if name in used[:k]:
             check.fail(
-                "levels",
-                f"must differ from each other and other columns; {name!r} is used twice.",
+                "levels", f"must differ from each other and other columns; {name!r} is used twice."
             )
     if ROOT in levels:
         check.fail("levels", f"must not be called {ROOT!r}, which is the level above them.")
@@ -137,12 +128,7 @@ def _arrow_table(argument: str, frame: Any, columns: Sequence[str]) -> Any:
 
 
 def measurements(
-    engine: Engine,
-    nodes: Any,
-    levels: tuple[str, ...],
-    value: str,
-    variance: Any,
-    folder: Location,
+    engine: Engine, nodes: Any, levels: tuple[str, ...], value: str, variance: Any, folder: Location
 ) -> tuple[NodeMeasurements | None, ...]:
     """For each level above the leaves, the files with its measurements, or None."""
     if nodes is None:

@@ -17,7 +17,7 @@ from gmtree import _validate as check
 from gmtree.consistency import Consistency, round_values
 from gmtree.consistency.rounding import fraction_steps, rounding_ranges
 from gmtree.dask import storage
-from gmtree.dask.joint_tree import Ends, Units, usable
+from gmtree.dask.joint_tree import Units, usable
 from gmtree.dask.messages import Instructions, Problem, Report, Where
 from gmtree.dask.parquet import Partition, arrow, read
 from gmtree.dask.partition_tree import PartitionTree
@@ -35,7 +35,7 @@ _COARSE = 14
 def up(problem: Problem, partition: Partition) -> Report:
     """Read a partition, and report the sums of the children of its boundary nodes."""
     table = load_rows(problem, partition)
-    part, first, last = find_part(problem, partition, table)
+    part, ends = find_part(problem.levels, partition, table, problem.memory, problem.keeps)
     v, s, matched = load_values(problem, partition, part, table)
     del table
     # The tree is kept, so that later tasks need not find the nodes again. Values of rows are not
@@ -44,13 +44,11 @@ def up(problem: Problem, partition: Partition) -> Report:
     kept = slice(None) if problem.keeps else slice(part.n_inner)
     rows = np.array(part.sizes[-1])
     storage.save(problem.file("part", partition.number), v=v[kept], s=s[kept], rows=rows, **begin)
-    groups = tuple((g.level, g.side) for g in part.groups)
-    ends = Ends(first, last, partition.start, part.sizes[-1], part.sizes, groups)
     messages = group_messages(problem, part, v, s)
     arrow().default_memory_pool().release_unused()
-    at_boundary = tuple((bool(m[0]), bool(m[-1])) for m in matched)
+    at_boundary = np.array([m[[0, -1]] for m in matched])
     inside = tuple(int(np.count_nonzero(m[1:-1])) for m in matched)
-    return Report(ends, part.at_boundary(v), part.at_boundary(s), inside, at_boundary, messages)
+    return Report(ends, v[part.boundary], s[part.boundary], inside, at_boundary, messages)
 
 
 def group_messages(
@@ -63,8 +61,7 @@ def group_messages(
     """
     s = s.copy()
     s[part.extra_leaves] = 1.0
-    for level in range(part.height):
-        s[[part.boundary_node(level, side) for side in part.sides(level)]] = 1.0
+    s[part.boundary] = 1.0
     post = Consistency(part.tree, {"node": s}, threads=1)
     nodes = [np.arange(g.start, g.stop) for g in part.groups]
     bounds = lower_bounds(part) if problem.nonnegative else None
@@ -112,8 +109,7 @@ def surround(
     there = part.elsewhere >= 0
     v[part.elsewhere[there]] = np.where(np.isinf(outside[there][:, 1]), 0, outside[there][:, 0])
     s[part.elsewhere[there]] = usable(outside[there][:, 1])
-    part.put_boundary(v, outside[:, :, 2])
-    part.put_boundary(s, outside[:, :, 3])
+    v[part.boundary], s[part.boundary] = outside[:, :, 2], outside[:, :, 3]
     return v, s
 
 
@@ -195,14 +191,14 @@ def _solve(
         if wants_error:
             error = np.sqrt(post.node_variance())
             _refuse_undetermined(part, error, start)
-            part.put_boundary(error, final.boundary_error)
+            error[part.boundary] = final.boundary_error
             error = error if problem.std_error else None
         if wants_estimate or not problem.nonnegative:
             x = post.project(noisy)
             del noisy, variance, post
         if wants_estimate:
             estimate = x
-            part.put_boundary(estimate, final.plain_boundary)
+            estimate[part.boundary] = final.plain_boundary
     if problem.nonnegative:
         # Rows are held in copies, because the measurements themselves are written later.
         noisy, variance = surround(part, v, s, final.outside)
@@ -214,7 +210,7 @@ def _solve(
     if wants_estimate and not problem.nonnegative:
         x = x.copy()
     if not problem.integer:
-        part.put_boundary(x, final.boundary)
+        x[part.boundary] = final.boundary
     return Columns(x, error, estimate)
 
 
@@ -261,26 +257,22 @@ def finish(
     with storage.load(problem.file("values", partition.number)) as kept:
         found = {name: kept[name] for name in kept.files}
     columns = Columns(found["value"], found.get("error"), found.get("estimate"))
-    x, given = columns.value, {}
-    for level in range(part.height):
-        for side in part.sides(level):
-            given[part.boundary_node(level, side)] = int(whole[level, side])
-    for level in range(part.height):
-        for side in part.sides(level):
-            rest = int(whole[level, side]) - groups.get((level, side), 0)
-            # The extra leaf gets the rest; children that are boundary nodes have numbers already.
-            rest -= sum(given[c] for c in _boundary_children(part, level, side))
-            x[part.elsewhere[level, side]] = rest
+    x = columns.value
+    given = dict(zip(part.boundary.ravel().tolist(), whole.ravel().tolist(), strict=True))
+    for level, side in np.argwhere(part.elsewhere >= 0).tolist():
+        # The extra leaf gets the rest; children that are boundary nodes have numbers already.
+        rest = int(whole[level, side]) - groups.get((level, side), 0)
+        rest -= sum(given[c] for c in _boundary_children(part, level, side))
+        x[part.elsewhere[level, side]] = rest
     rounded = round_values(part.tree, x, given=given)
     table = read(partition.pieces, problem.levels, problem.levels[:-1])
     done = columns._replace(value=rounded)
     return publish(problem, partition, part, table, done, final, v, s)
 
 
-def _boundary_children(part: PartitionTree, level: int, side: int) -> list[int]:
+def _boundary_children(part: PartitionTree, level: int, side: int) -> set[int]:
     """Return the children of a boundary node that are boundary nodes themselves."""
     if level + 1 == part.height:
-        return []
-    if part.has_two(level):
-        return [part.boundary_node(level + 1, side)]
-    return sorted({part.boundary_node(level + 1, below) for below in part.sides(level + 1)})
+        return set()
+    below = part.boundary[level + 1]
+    return set((below[[side]] if part.has_two(level) else below).tolist())

@@ -35,8 +35,7 @@ def publish(
     """
     pa = arrow()
     written = {}
-    part.put_boundary(v, final.plain[:, :, 2])
-    part.put_boundary(s, final.plain[:, :, 3])
+    v[part.boundary], s[part.boundary] = final.plain[:, :, 2], final.plain[:, :, 3]
     for level in final.levels:
         inner = level < part.height
         skip = int(inner and final.skips_first[level])
