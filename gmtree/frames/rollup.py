@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
 from gmtree import _validate as check
+from gmtree.frames.doubts import doubts_about_levels
 from gmtree.labels.codes import Codes
 from gmtree.labels.columns import listed_names, numbers, take_column
 from gmtree.labels.distinct import as_objects
@@ -49,6 +51,12 @@ def rollup_frame(
         the first column has a single label, the row of that label is the total. Sums of whole
         numbers are exact.
 
+    Warns
+    -----
+    DataWarning
+        If the levels seem to be given from fine to coarse, or if a label, such as "All", looks like
+        that of a sum.
+
     See Also
     --------
     reconcile_frame : for values that were measured at several levels and do not add up.
@@ -79,6 +87,8 @@ def rollup_frame(
     labelled = tuple(_with_label(c, missing) for c in coded)
     made = from_levels(labelled, names, "error", records=True)
     tree = Tree._from_level_tree(made)
+    for doubt in doubts_about_levels(tree):
+        warnings.warn(doubt, check.DataWarning, stacklevel=2)
     to_leaves = MappingMatrix(made.node - tree.n_internal, tree.n_leaves).T
     sums = {}
     for name in values:

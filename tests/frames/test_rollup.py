@@ -56,6 +56,14 @@ def test_the_result_can_be_reconciled_without_a_change():
     np.testing.assert_allclose(again.x, found.x, atol=1e-12)
 
 
+def test_a_label_of_a_sum_is_questioned():
+    frame = pd.DataFrame(
+        {"state": ["NY", "NY", "NY"], "county": ["a", "b", "Total"], "n": [1, 2, 3]}
+    )
+    with pytest.warns(gm.DataWarning, match="'NY / Total' looks like that of a sum"):
+        assert gm.rollup_frame(frame, ["state", "county"], "n").n[0] == 6
+
+
 def test_wrong_arguments():
     frame = pd.DataFrame(ROWS)
     with pytest.raises(gm.InputError, match="must not name a level; 'state' is one"):
