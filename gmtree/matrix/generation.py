@@ -9,7 +9,7 @@ import numpy as np
 
 from gmtree import _memory, _sweep
 from gmtree import _validate as check
-from gmtree._kernels import sparse, spectral
+from gmtree._kernels import sparse
 from gmtree.matrix.operators import TreeMatrix
 from gmtree.readers import matrices
 from gmtree.tree import Tree
@@ -349,8 +349,8 @@ class GenerationMatrix(TreeMatrix):
         >>> v, G @ v
         (array([0., 1., 1.]), array([0., 1., 1.]))
         """
-        below = np.zeros(self.tree.n, np.bool_)
-        return self._eigenvector(i, "right", "descendant", below)
+        kin = self.tree.descendants(i)
+        return self._eigenvector(_sweep.propagate, i, kin[kin != i], "right", "descendant")
 
     def left_eigenvector(self, i: int) -> np.ndarray:
         """The vector u with ``G.T @ u = w_i u``: 1 at i, and 0 except at i and its ancestors.
@@ -371,28 +371,25 @@ class GenerationMatrix(TreeMatrix):
         >>> u, G.T @ u
         (array([0.5, 1. , 0. ]), array([0.5, 1. , 0. ]))
         """
-        return self._eigenvector(i, "left", "ancestor")
+        return self._eigenvector(_sweep.accumulate, i, self.tree.ancestors(i), "left", "ancestor")
 
-    def _eigenvector(self, i: int, side: str, kin: str, *mark: np.ndarray) -> np.ndarray:
-        """The eigenvector of node i from a kernel of `spectral`; `mark` is its working memory."""
-        i = check.node_number("i", i, self.tree.n)
-        layout = self._layout
-        position = i if layout.order is None else int(self.tree.rank[i])
-        out = np.zeros(self.tree.n, self.dtype)
-        out[i] = 1
-        for flags in mark:
-            flags[position] = True
-        kernel = spectral.right_eigenvector if side == "right" else spectral.left_eigenvector
-        weights = (layout.parent, layout.order, self._node, self._edge)
-        blocked = kernel(*weights, *mark, out, position)
-        if blocked >= 0:
-            other = blocked if layout.order is None else layout.order[blocked]
-            weight = 1 if self._node is None else self._node[position]
+    def _eigenvector(
+        self, sweep: Sweep, i: int, others: np.ndarray, side: str, kin: str
+    ) -> np.ndarray:
+        """The eigenvector that is 1 at i, and not zero only at i and `others`."""
+        node = self.node_weight
+        gap = np.ones_like(node)
+        gap[others] = node[others] - node[i]
+        blocked = others[gap[others] == 0]
+        if blocked.size:
             check.fail(
                 "i",
                 f"must have no {kin} of equal weight to have a {side} eigenvector; "
-                f"nodes {i} and {other} both have weight {weight:g}.",
+                f"nodes {i} and {blocked[0]} both have weight {node[i]:g}.",
             )
+        out = np.zeros_like(node)
+        out[i] = 1
+        sweep(self._layout, out, out, self._by_position(gap), self._edge)
         return out
 
     def diagonal_decomposition(self) -> tuple[np.ndarray, np.ndarray]:
