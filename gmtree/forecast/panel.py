@@ -268,12 +268,14 @@ def _in_order(
     if kind != "pandas" or len(frame) < SMALLEST_IN_ORDER or len(frame) % structure.n:
         return None
     ids, times = (take_column(argument, frame, name) for name in (id_col, step_col))
-    if isinstance(ids, Codes) or isinstance(times, Codes) or times.dtype.kind not in "iuM":
+    if isinstance(ids, Codes) or isinstance(times, Codes):
+        return None
+    # Types of pandas, such as dates with a time zone, are not numpy's.
+    if not isinstance(times.dtype, np.dtype) or times.dtype.kind not in "iuM":
         return None
     length = len(frame) // structure.n
     wide = times.to_numpy().reshape(-1, length)
-    ascending = bool((np.diff(wide[0].view(np.int64) if length else wide[0]) > 0).all())
-    if wide.dtype.itemsize != 8 or not ascending or not (wide == wide[0]).all():
+    if not (wide[0, 1:] > wide[0, :-1]).all() or not (wide == wide[0]).all():
         return None
     if ids.iloc[::length].tolist() != structure._listed:
         return None

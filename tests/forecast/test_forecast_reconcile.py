@@ -460,3 +460,20 @@ def test_no_bootstrap_with_a_variance_for_each_step():
     with pytest.raises(ValueError, match="must not be 'bootstrap' with a variance for each step"):
         reconcile(d.base, d.structure, method="wls_var", Y_df=d.past, variance="intervals",
                   intervals_method="bootstrap", level=[80])  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "Int64", "datetime64[s]", "datetime64[ns, UTC]"])
+def test_times_of_any_type_in_frames_that_are_read_at_once(dtype):
+    leaves = [f"leaf {k}" for k in range(400)]
+    times = pd.Series([1, 2, 4]).astype("datetime64[ns]" if "ns" in dtype else "int64")
+    times = times.dt.tz_localize("UTC") if "UTC" in dtype else times.astype(dtype)
+    base = pd.DataFrame({
+        "unique_id": np.repeat(["all", *leaves], 3),
+        "ds": pd.concat([times] * 401, ignore_index=True),
+        "m": np.arange(3.0 * 401),
+    })  # fmt: skip
+    part_of = dict.fromkeys(leaves, "all")
+    name = "m/MinTrace_method-ols"
+    found = reconcile(base, part_of, method="ols")
+    shuffled = reconcile(base.sample(frac=1, random_state=0), part_of, method="ols")
+    np.testing.assert_array_equal(found[name], shuffled[name].sort_index())
