@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, TypeVar, overload
 
 import numpy as np
 
@@ -19,7 +19,23 @@ from gmtree.labels.libraries import adapter, kind_of
 from gmtree.tree import Tree
 from gmtree.tree.locate import level_codes, named_node
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 Frame = TypeVar("Frame")
+
+
+class ReconcileOptions(TypedDict, total=False):
+    """The keywords of :func:`reconcile_frame` besides `return_info`."""
+
+    variance: Any
+    nonnegative: bool
+    integer: bool
+    lower: Any
+    upper: Any
+    by: str | Sequence[str]
+    tree: Any
+    threads: int | None
 
 
 @overload
@@ -28,15 +44,8 @@ def reconcile_frame(
     levels: Sequence[str],
     value: str | Sequence[str],
     *,
-    variance: Any = None,
-    nonnegative: bool = False,
-    integer: bool = False,
-    lower: Any = None,
-    upper: Any = None,
-    by: str | Sequence[str] = (),
-    tree: Any = None,
-    threads: int | None = None,
     return_info: Literal[False] = False,
+    **options: Unpack[ReconcileOptions],
 ) -> Frame: ...
 
 
@@ -46,15 +55,8 @@ def reconcile_frame(
     levels: Sequence[str],
     value: str | Sequence[str],
     *,
-    variance: Any = None,
-    nonnegative: bool = False,
-    integer: bool = False,
-    lower: Any = None,
-    upper: Any = None,
-    by: str | Sequence[str] = (),
-    tree: Any = None,
-    threads: int | None = None,
     return_info: Literal[True],
+    **options: Unpack[ReconcileOptions],
 ) -> tuple[Frame, ReconcileInfo]: ...
 
 
@@ -248,23 +250,18 @@ def _project(
         else:
             own_variance = s[:, first if s.shape[1] > 1 else 0]
             post = _determined(tree, own_variance, threads, rows.in_group, first)
-        own = {name: {"node": a[:, first]} for name, a in bounds.items()}
-        out[:, same] = _solution(post, noisy[:, same], {**options, **own})
+        own: dict[str, Any] = {name: {"node": a[:, first]} for name, a in bounds.items()}
+        try:
+            out[:, same] = post.project(noisy[:, same], **options, **own)
+        except check.ArgumentError as error:
+            raise check.reworded(error, argument={"noisy": "value"}) from None
     return out
-
-
-def _solution(post: Consistency, noisy: np.ndarray, options: Mapping[str, Any]) -> np.ndarray:
-    """Stage 2; errors call the values by their name in this function."""
-    try:
-        return post.project(noisy, **options)
-    except check.ArgumentError as error:
-        raise check.reworded(error, argument={"noisy": "value"}) from None
 
 
 def _determined(
     tree: Tree, variance: np.ndarray, threads: int | None, where: Callable[[int], str], side: int
 ) -> Consistency:
-    """Stage 1; refuse a node whose value could only be found by splitting a sum evenly."""
+    """Prepare a projection; refuse a node whose value would result from splitting a sum evenly."""
     post = Consistency(tree, np.ascontiguousarray(variance), threads)
     if np.isinf(variance).any():
         loose = np.flatnonzero(np.isinf(post.node_variance()))
@@ -272,7 +269,7 @@ def _determined(
             check.fail(
                 "value",
                 f"must determine every node; {named_node(tree, int(loose[0]))} has no value"
-                f"{where(side)}, and none follows from the others.",
+                f"{where(side)}, and none follows from the other values.",
             )
     return post
 
@@ -281,7 +278,7 @@ def _determined(
 
 
 def _flat(frame: Any, solved: Solved) -> Any:
-    """A pandas DataFrame with the levels and groups of its index as columns."""
+    """The frame; levels and groups in the index of a pandas DataFrame become columns."""
     if hasattr(frame, "index"):
         inside = [n for n in (*solved.levels, *solved.by) if n not in column_names(frame)]
         if inside:

@@ -187,7 +187,6 @@ def release_frame(
     ['value_f', 'estimate_f', 'estimate_low_f', 'estimate_high_f']
     """
     outer = sys.exc_info()[1]
-    given = (axes, count, person, tree, leaves_are_public, ignore_unknown)
     try:
         bounds = bounds_of(
             person is not None,
@@ -207,13 +206,17 @@ def release_frame(
         workload = workload_of(budget, axes, queries)
         is_change = budget.neighbors == "change_one"
         made: type[Any] = Release if axes is None else TableRelease
+        # No variable keeps the true counts, since a traceback could show it.
         return publish(
             made,
-            *_tree_and_counts(frame, levels, *given, is_change, bounds, workload.zeros),
+            *_tree_and_counts(
+                frame, levels, axes, count, person, tree, leaves_are_public, ignore_unknown,
+                is_change, bounds, workload.zeros,
+            ),
             budget,
             workload,
             **others,
-        )
+        )  # fmt: skip
     except BaseException as error:
         forget_locals(error, outer)
         raise
@@ -236,24 +239,23 @@ def _tree_and_counts(
     zeros: tuple[int, ...],
 ) -> tuple[Tree, np.ndarray]:
     """The tree and the true counts of its leaves, with each person's records within `bounds`."""
-    kind = kind_of("frame", frame)
     check.flag("leaves_are_public", leaves_are_public)
     check.flag("ignore_unknown", ignore_unknown)
+    if person is not None and count is not None:
+        check.fail("person", "must be None if 'count' is given: a row must be one record.")
     if ignore_unknown and is_change:
         check.fail(
             "ignore_unknown",
             "must be False with neighbors='change_one': the number of records is then public, "
             "and would show how many were left out.",
         )
+    kind = kind_of("frame", frame)
     # An error must not reveal that the frame is empty.
     coded, names, _ = read_levels((frame,), levels, may_be_empty=tree is not None)
     counts = None if count is None else _counts(frame, count)
-    if person is not None and count is not None:
-        check.fail("person", "must be None if 'count' is given: a row must be one record.")
-    whose = None
+    people = None
     if person is not None:
-        people = encode("person", take_column("person", frame, person))
-        whose, person_key = number_people("person", people)
+        people = number_people("person", encode("person", take_column("person", frame, person)))
     if tree is None:
         if not leaves_are_public:
             check.fail(
@@ -271,28 +273,51 @@ def _tree_and_counts(
     for doubt in doubts_about_levels(tree):
         warnings.warn(doubt, check.DataWarning, stacklevel=3)
     cells = _Cells.of(frame, names, axes, leaf.size, ignore_unknown)
-    # Rows that are counted: those of known leaves and cells, and later of counted records.
-    counted = (leaf >= 0) & (cells.number >= 0)
+    rows = _counted_rows(tree, leaf, cells, people, bounds, zeros)
+    return tree, _by_cell(tree, leaf[rows], cells, rows, counts)
+
+
+def _counted_rows(
+    tree: Tree,
+    leaf: np.ndarray,
+    cells: _Cells,
+    people: tuple[np.ndarray, np.ndarray] | None,
+    bounds: Bounds,
+    zeros: tuple[int, ...],
+) -> np.ndarray:
+    """The rows of known leaves and cells; with `people`, only each person's counted records.
+
+    `people` are the number of the person of each row and a hash of each person. Cells in `zeros`
+    cannot occur.
+    """
+    possible = (leaf >= 0) & (cells.number >= 0)
     if zeros:
-        counted &= ~np.isin(cells.number, zeros)
-    rows = np.flatnonzero(counted)
-    if whose is not None:
-        labels = [level_codes(tree, k) for k in range(len(names))]
-        key = leaf_keys([Codes(c.codes[tree.leaves], c.categories) for c in labels])
-        in_leaf = None if axes is None else (cells.number[rows], cells.key)
-        rows = rows[kept_records(leaf[rows], key, whose[rows], person_key, bounds, in_leaf)]
-    place = leaf[rows] * cells.key.size + cells.number[rows]
+        possible &= ~np.isin(cells.number, zeros)
+    rows = np.flatnonzero(possible)
+    if people is None:
+        return rows
+    whose, person_key = people
+    assert tree.level_names is not None
+    labels = [level_codes(tree, k) for k in range(len(tree.level_names))]
+    key = leaf_keys([Codes(c.codes[tree.leaves], c.categories) for c in labels])
+    in_leaf = (cells.number[rows], cells.key) if cells.shape else None
+    return rows[kept_records(leaf[rows], key, whose[rows], person_key, bounds, in_leaf)]
+
+
+def _by_cell(
+    tree: Tree, leaf: np.ndarray, cells: _Cells, rows: np.ndarray, counts: np.ndarray | None
+) -> np.ndarray:
+    """Count the given rows, or add up their `counts`, by leaf and cell."""
+    place = leaf * cells.key.size + cells.number[rows]
     seen = np.bincount(place, minlength=tree.n_leaves * cells.key.size)
     if counts is not None:
         if seen.max() > 1:
-            check.fail(
-                "frame",
-                f"must have each {'leaf' if axes is None else 'cell of a leaf'} once if 'count' is "
-                "given; some occur twice.",
-            )
+            what = "cell of a leaf" if cells.shape else "leaf"
+            check.fail("frame", f"must have each {what} once if 'count' is given; some occur "
+                       "twice.")  # fmt: skip
         seen = np.zeros(seen.size, counts.dtype)
         seen[place] = counts[rows]
-    return tree, seen.reshape(tree.n_leaves, *cells.shape)
+    return seen.reshape(tree.n_leaves, *cells.shape)
 
 
 def _leaves_of_rows(

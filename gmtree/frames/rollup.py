@@ -10,6 +10,7 @@ import numpy as np
 
 from gmtree import _validate as check
 from gmtree.frames.doubts import doubts_about_levels
+from gmtree.frames.rows import listed
 from gmtree.labels.codes import Codes
 from gmtree.labels.columns import listed_names, numbers, take_column
 from gmtree.labels.distinct import as_objects
@@ -80,7 +81,7 @@ def rollup_frame(
     """
     kind = kind_of("frame", frame)
     names = listed_names("levels", levels)
-    values = [value] if isinstance(value, str) else listed_names("value", value)
+    values = listed("value", value)
     if overlap := [name for name in values if name in names]:
         check.fail("value", f"must not name a level; {overlap[0]!r} is one.")
     coded, _, _ = read_levels((frame,), names)

@@ -13,7 +13,7 @@ from gmtree.labels.codes import Codes
 from gmtree.labels.columns import encode, listed_names, numbers, take_column
 from gmtree.labels.levels import build as build_tree
 from gmtree.labels.levels import (
-    number_pairs,
+    number_rows,
     path_of_row,
     read_levels,
     refuse_empty,
@@ -60,8 +60,7 @@ def measured_rows(
 ) -> Measured:
     """Read the measurements of a table; `by_option` names the argument `by` in messages."""
     levels = listed_names("levels", levels)
-    by = _listed("by", by)
-    names = _listed("value", value)
+    by, names = listed("by", by), listed("value", value)
     if not names:
         check.fail("value", "must name at least one column.")
     _refuse_overlap(levels, names, by, variance)
@@ -95,7 +94,7 @@ def measured_rows(
 
 
 def alike(*arrays: np.ndarray) -> list[Any]:
-    """Return indices of right-hand sides, those together that are equal in all arrays."""
+    """Group right-hand sides that are equal in all arrays; return the indices of each group."""
     if all(a.shape[1] == 1 for a in arrays):
         return [slice(None)]
     together: dict[bytes, list[int]] = {}
@@ -117,7 +116,8 @@ def _refuse_infinite(name: str, x: np.ndarray, coded: Sequence[Codes]) -> None:
         check.fail(name, f"must be finite or missing; {where} is {x[row]}.")
 
 
-def _listed(argument: str, x: Any) -> list[str]:
+def listed(argument: str, x: str | Sequence[str]) -> list[str]:
+    """A list of one or several names of columns."""
     return [x] if isinstance(x, str) else listed_names(argument, x)
 
 
@@ -126,21 +126,18 @@ def _refuse_overlap(levels: list[str], names: list[str], by: list[str], variance
     used += [variance] if isinstance(variance, str) else []
     for k, name in enumerate(used):
         if name in used[:k]:
-            check.fail("levels", f"must differ from 'value', 'by' and 'variance'; {name!r} is two.")
+            check.fail("levels", f"must differ from 'value', 'by' and 'variance'; column {name!r} "
+                       "is used twice.")  # fmt: skip
 
 
 def _groups(frame: Any, by: list[str], rows: int) -> tuple[np.ndarray, np.ndarray]:
     """The group of each row, and the first row of each group."""
-    group = np.zeros(rows, np.int64)
-    for name in by:
-        c = encode(name, take_column("by", frame, name))
+    coded = [encode(name, take_column("by", frame, name)) for name in by]
+    for name, c in zip(by, coded, strict=True):
         if c.missing is not None:
             row = int(np.flatnonzero(c.missing)[0])
             check.fail(name, f"must have no missing entries; row {row} has none.")
-        number_pairs(group, c.codes.astype(np.int64))
-    first = np.empty(int(group.max()) + 1, np.int64)
-    first[group[::-1]] = np.arange(rows - 1, -1, -1)
-    return group, first
+    return number_rows(coded, rows)
 
 
 def _in_group(frame: Any, by: list[str], row: int) -> str:
@@ -200,15 +197,16 @@ def _variances(
         bad = measured & ~(s >= 0)
         if bad.any():
             i = int(np.flatnonzero(bad.any(axis=1))[0])
-            check.fail("variance", f"must not be negative or missing; {named_node(tree, i)} is.")
+            check.fail("variance", "must not be negative or missing; the variance of "
+                       f"{named_node(tree, i)} is.")  # fmt: skip
         s[~measured] = np.inf
         return s
     if isinstance(variance, Mapping):
         base = variance_by_level(tree, variance)
     else:
         number = 1.0 if variance is None else check.real("variance", variance)
-        if measured.all() and number > 0:
-            return None if number == 1 else np.full((tree.n, 1), number)
+        if number == 1 and measured.all():
+            return None
         base = np.full(tree.n, number)
     if measured.all():
         return base[:, None]
@@ -218,7 +216,7 @@ def _variances(
 def _by_node(
     frame: Any, argument: str, name: str, out: np.ndarray, node: np.ndarray, side: Any
 ) -> np.ndarray:
-    """Write each entry of a column into the row of `out` that belongs to its node."""
+    """Write each entry of a column into `out`, by the node and right-hand sides of its row."""
     column = numbers(name, take_column(argument, frame, name))
     for place in side:
         out[node, place] = column

@@ -344,6 +344,19 @@ def number_pairs(above: np.ndarray, code: np.ndarray) -> tuple[np.ndarray, np.nd
     return _kept(parent, label, distinct)
 
 
+def number_rows(coded: Sequence[Codes], rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """The number of each row of some columns, equal for equal rows, and the first row of each.
+
+    Numbers are in order of appearance. Without columns, all `rows` rows are equal.
+    """
+    number = np.zeros(rows, np.int64)
+    for c in coded:
+        number_pairs(number, c.codes.astype(np.int64))
+    first = np.empty(int(number.max(initial=-1)) + 1, np.int64)
+    first[number[::-1]] = np.arange(rows - 1, -1, -1)
+    return number, first
+
+
 def _kept(parent: np.ndarray, label: np.ndarray, distinct: int) -> tuple[np.ndarray, np.ndarray]:
     """The entries in use, as a copy if a view would hold much unused memory."""
     if distinct < parent.size // 2:

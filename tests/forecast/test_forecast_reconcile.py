@@ -462,7 +462,9 @@ def test_no_bootstrap_with_a_variance_for_each_step():
                   intervals_method="bootstrap", level=[80])  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", ["int32", "uint8", "Int64", "datetime64[s]", "datetime64[ns, UTC]"])
+@pytest.mark.parametrize(
+    "dtype", ["int32", "uint8", "Int64", "datetime64[s]", "datetime64[ns, UTC]"]
+)
 def test_times_of_any_type_in_frames_that_are_read_at_once(dtype):
     leaves = [f"leaf {k}" for k in range(400)]
     times = pd.Series([1, 2, 4]).astype("datetime64[ns]" if "ns" in dtype else "int64")

@@ -302,7 +302,7 @@ def test_wrong_arguments_of_reconcile_frame():
         gm.reconcile_frame(pl.DataFrame(by_node()).lazy(), LEVELS, "x")
     with pytest.raises(ValueError, match="'value' must name columns of the frame, not 'z'"):
         gm.reconcile_frame(frame, LEVELS, "z")
-    with pytest.raises(ValueError, match=r"must differ from .*; 'state' is two"):
+    with pytest.raises(ValueError, match=r"must differ from .*; column 'state' is used twice"):
         gm.reconcile_frame(frame, LEVELS, "state")
     with pytest.raises(ValueError, match="'tree' must have the levels"):
         gm.reconcile_frame(frame, LEVELS, "x", tree=gm.shapes.star(3))
@@ -311,7 +311,9 @@ def test_wrong_arguments_of_reconcile_frame():
     with pytest.raises(ValueError, match="must name at least one column"):
         gm.reconcile_frame(frame, LEVELS, [])
     bad = frame.assign(v=[1, 1, 1, -1, 1, 1])
-    with pytest.raises(ValueError, match="'variance' must not be negative or missing; node 3"):
+    with pytest.raises(
+        ValueError, match="'variance' must not be negative or missing; the variance of node 3"
+    ):
         gm.reconcile_frame(bad, LEVELS, "x", variance="v")
 
 

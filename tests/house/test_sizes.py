@@ -16,7 +16,6 @@ LONG_FILES = {
 }
 LONG_FUNCTIONS = {
     "_kernels/newick.py: parse",
-    "frames/release.py: _tree_and_counts",
 }
 
 
