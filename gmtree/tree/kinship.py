@@ -237,8 +237,8 @@ class TreeKinship(TreeArrays):
         if missing.any():
             check.fail(
                 "edge",
-                f"must be given, since node {np.argmax(missing)} of this tree has no length; "
-                "edge='count' counts edges.",
+                f"must hold finite lengths, but node {np.argmax(missing)} of this tree has no "
+                "length; edge='count' counts edges.",
             )
         layout = self._natural_layout
         return sums_from_root("edge", self._edge_length, layout, self.root, self.height)
