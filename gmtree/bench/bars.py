@@ -223,7 +223,7 @@ def projection(case: Case) -> Iterator[Check]:
 
 
 def consistent_sums(case: Case) -> Iterator[Check]:
-    """Largest |parent - sum of children|, in units of 1e-12 of the sum of the children's sizes."""
+    """Largest |parent - sum of children|, in units of 1e-12 of the scale of the family."""
     tree, rng = case.tree, np.random.default_rng(3)
     noise = rng.standard_normal(tree.n)
     inputs = {
@@ -234,24 +234,25 @@ def consistent_sums(case: Case) -> Iterator[Check]:
     post = Consistency(tree)
     for name, v in inputs.items():
         gap = _largest_gap(post, v, post.project(v)) / 1e-12
-        claim = f"|parent - sum of children| for {name}, in units of 1e-12 of the children"
+        claim = f"|parent - sum of children| for {name}, in units of 1e-12 of the family"
         yield case.check(claim, gap, 1, about_results=True)
 
 
 def _largest_gap(post: Consistency, v: np.ndarray, x: np.ndarray) -> float:
-    """Largest |parent - sum of children| of x, relative to the sum of the children's sizes.
+    """Largest |parent - sum of children| of x, relative to the scale of the family.
 
-    The size of a child is the largest of its result x, its measurement v and its
-    estimate from below, all in absolute values. Sums are in more than double precision where the
-    platform has it.
+    The scale is a sum of absolute values: the parent's measurement, and for each child the largest
+    of its result, its measurement and its estimate from below.
+    Sums are in more than double precision if the platform has it.
     """
     tree = post.tree
     start, child = tree._children
     child, first = child[: tree.n - 1], start[tree.internal]
     sums = np.add.reduceat(x[child].astype(np.longdouble), first)
     below = post.messages(abs(v)).estimate
-    sizes = np.add.reduceat(np.maximum(np.maximum(abs(v), abs(x)), below)[child], first)
-    return float((abs(x[tree.internal] - sums) / sizes).max())
+    scale = np.add.reduceat(np.maximum(np.maximum(abs(v), abs(x)), below)[child], first)
+    scale += abs(v[tree.internal])
+    return float((abs(x[tree.internal] - sums) / scale).max())
 
 
 def _census_counts(m: int) -> dict[str, np.ndarray]:

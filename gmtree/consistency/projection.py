@@ -183,10 +183,10 @@ class Consistency:
         Notes
         -----
         Each parent of the result differs from the sum of its children by rounding only: by less
-        than 1e-12 (float32: 1e-6) times the sum of the children's absolute values, in families of
-        any size. Here the size of a child is the largest of its returned value, its measurement and
-        its estimate from below, in absolute value. So if values of 1e9 cancel, their rounding
-        errors remain.
+        than 1e-12 (float32: 1e-6) times the scale of the family, however many children it has. The
+        scale is a sum of absolute values: the parent's measurement, and for each child the largest
+        of its returned value, its measurement and its estimate from below. So if values of 1e9
+        cancel, their rounding errors remain.
 
         Values that are known exactly (variance 0) must agree with each other up to 1e-11 (float32:
         1e-6) of the sum of the absolute values added up, and exactly where all of them are whole
