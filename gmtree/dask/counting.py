@@ -36,10 +36,12 @@ from gmtree.dask.storage import load, remove_folder, save
 from gmtree.labels.columns import encode
 from gmtree.privacy.publishing.people import (
     Bounds,
+    Forms,
     distinct_texts,
     kept_records,
     leaf_keys,
     public_hash,
+    refuse_two_forms,
 )
 
 # Memory that a task needs for each record: its labels, and the person's text as a Python object.
@@ -108,7 +110,8 @@ def count_people(
     starts = tuple(p.start for p in leaves)
     job = People(levels, person, count, bounds, between, rows, groups, starts)
     cuts = [here.first for here in ends[1:]]
-    engine.run("reading records", split, [(job, k, x, cuts) for k, x in enumerate(found)])
+    work = [(job, k, x, cuts) for k, x in enumerate(found)]
+    refuse_two_forms("person", engine.run("reading records", split, work))
     engine.run("finding leaves", gather, [(job, p) for p in leaves])
     engine.run("choosing records", choose, [(job, group) for group in range(groups)])
     engine.run("counting records", count_leaves, [(job, p, counted) for p in leaves])
@@ -120,20 +123,24 @@ def count_people(
 
 
 @forgets_locals
-def split(job: People, number: int, piece: Piece, cuts: Sequence[Key]) -> None:
-    """Replace people by their texts, and write the records of each partition of the leaves."""
+def split(job: People, number: int, piece: Piece, cuts: Sequence[Key]) -> Forms:
+    """Replace people by their texts, and write the records of each partition of the leaves.
+
+    Returns the forms of the labels of people.
+    """
     pa = arrow()
     table = read([piece], job.columns)
     for name in job.levels:
         if table.column(name).null_count:
             check.fail("records", f"must have a leaf in each row; {name!r} is missing in some row.")
-    code, texts = distinct_texts("person", encode("person", table.column(job.person)))
+    code, texts, forms = distinct_texts("person", encode("person", table.column(job.person)))
     if None in texts:
         check.fail("person", "must be known in each record; some record has none.")
     known = pa.array([(text or "").encode(errors="surrogatepass") for text in texts], pa.binary())
     labels = [table.column(name) for name in job.levels]
     own = pa.table([*labels, known.take(pa.array(code))], job.columns)
     cut(own, job.levels, cuts, job.folder, number)
+    return forms
 
 
 @forgets_locals

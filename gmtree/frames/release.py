@@ -148,7 +148,9 @@ def release_frame(
     *Identity of people.* Each label in the column `person` is turned into a text, by a rule that
     looks at this one label only. Labels with the same text are the same person: 7, 7.0, "7" and
     "7.0" are one person, and so are equal labels of a categorical column whatever their codes.
-    Any other text stands for itself: "007" is not 7. Rows without a person are refused.
+    Any other text stands for itself: "007" is not 7. Rows without a person are refused, and so is
+    a column with both numbers and texts such as "007". Read ids with leading zeros as text, in
+    pandas with ``dtype=str``: otherwise it depends on the ids of others whether they are numbers.
 
     *Counted records.* A fixed public rule reads the records of one person at a time. It sorts the
     person's leaves by a hash (BLAKE2b, splitmix64) of the person's text and the leaf's labels, and
@@ -357,7 +359,9 @@ class _Cells(NamedTuple):
             listed = [person_text("axes", x) for x in found.labels[name] or range(length)]
             if None in listed or len(set(listed)) < length:
                 check.fail("axes", f"must have different values, none missing; see axis {name!r}.")
-            code, texts = distinct_texts("axes", encode("axes", take_column("axes", frame, name)))
+            code, texts, _ = distinct_texts(
+                "axes", encode("axes", take_column("axes", frame, name))
+            )
             place = {text: k for k, text in enumerate(listed)}
             own = np.array([place.get(text, -1) for text in texts], np.int64)[code]
             if not ignore_unknown and (own < 0).any():

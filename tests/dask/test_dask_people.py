@@ -208,6 +208,15 @@ def test_wrong_records_are_refused_without_their_labels(column, label, words, tm
     assert [p.name for p in (tmp_path / "secret").iterdir()] == [".lock"]
 
 
+def test_numbers_in_one_file_and_texts_of_other_numbers_in_another_are_refused(tmp_path):
+    leaves, given = arguments(tmp_path, np.random.default_rng(3))
+    leaves.iloc[:2].assign(id=[7, 8]).to_parquet(tmp_path / "records" / "part-8.parquet")
+    leaves.iloc[:2].assign(id=["007", "x"]).to_parquet(tmp_path / "records" / "part-9.parquet")
+    with pytest.raises(ValueError, match="'person' must not hold both numbers and texts of num"):
+        gmtree.dask.release(**given, epsilon=1)
+    assert [p.name for p in (tmp_path / "secret").iterdir()] == [".lock"]
+
+
 def test_records_and_person_come_together(tmp_path):
     _, given = arguments(tmp_path, np.random.default_rng(4))
     for name in ("person", "records"):

@@ -32,6 +32,9 @@ from gmtree.privacy.files.packing import splitmix
 # A whole number in the form in which programs write floats, such as "7.0".
 _WHOLE_FLOAT = re.compile(r"(-?(?:0|[1-9][0-9]*))\.0", re.ASCII)
 _LARGEST_WHOLE_FLOAT = 2**53
+_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)", re.ASCII)
+# Any text that a program may read as a number.
+_NUMBER = re.compile(r"\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*", re.ASCII)
 
 
 class Bounds(NamedTuple):
@@ -118,7 +121,8 @@ def number_people(argument: str, column: Codes) -> tuple[np.ndarray, np.ndarray]
 
     Labels with the same text are one person. A row without a person is refused.
     """
-    code, texts = distinct_texts(argument, column)
+    code, texts, forms = distinct_texts(argument, column)
+    refuse_two_forms(argument, [forms])
     missing = np.array([text is None for text in texts], bool)[code]
     if missing.any():
         row = int(np.flatnonzero(missing)[0])
@@ -128,10 +132,31 @@ def number_people(argument: str, column: Codes) -> tuple[np.ndarray, np.ndarray]
     return number[code], public_hash(text or "" for text in numbers)
 
 
-def distinct_texts(argument: str, column: Codes) -> tuple[np.ndarray, list[str | None]]:
+class Forms(NamedTuple):
+    """Whether some labels are numbers, and whether some are texts of numbers such as "007"."""
+
+    numbers: bool
+    other_texts: bool
+
+
+def refuse_two_forms(argument: str, found: Sequence[Forms]) -> None:
+    """Refuse labels of which some are numbers, and some are texts of numbers such as "007".
+
+    A program that reads a file in parts makes numbers of one part and texts of another if only one
+    of them has a label such as "guest". The same person is then 7 in one part and "007" in another.
+    """
+    if any(forms.numbers for forms in found) and any(forms.other_texts for forms in found):
+        check.fail(
+            argument,
+            "must not hold both numbers and texts of numbers in another form, such as 7 and '007': "
+            "they may be one person. Read this column as text.",
+        )
+
+
+def distinct_texts(argument: str, column: Codes) -> tuple[np.ndarray, list[str | None], Forms]:
     """Codes of the rows, and for each code the text of its label; several codes may have one text.
 
-    :func:`person_text` describes the texts.
+    :func:`person_text` describes the texts. The last result states the forms of the labels.
     """
     if column.categories is None:
         codes, first = factorize(argument, column.codes)
@@ -139,8 +164,24 @@ def distinct_texts(argument: str, column: Codes) -> tuple[np.ndarray, list[str |
     assert column.categories is not None
     # Labels that no row has must not be read, because they may be of any type.
     used, code = np.unique(column.codes, return_inverse=True)
-    labels = as_objects(column.categories)
-    return code, [None if k < 0 else person_text(argument, labels[k]) for k in used.tolist()]
+    labels = as_objects(column.categories)[used[used >= 0]]
+    texts = [person_text(argument, label) for label in labels]
+    forms = Forms(
+        any(isinstance(label, (int, float, np.number, Decimal)) for label in labels),
+        any(
+            isinstance(label, (str, bytes)) and _is_other_form(text)
+            for label, text in zip(labels, texts, strict=True)
+        ),
+    )
+    return code, [None] * (used.size - labels.size) + texts, forms
+
+
+def _is_other_form(text: str | None) -> bool:
+    """Whether a person's text may be read as a number with another text."""
+    if text is None or _WHOLE.fullmatch(text) or not _NUMBER.fullmatch(text):
+        return False
+    x = float(text)
+    return abs(x) >= _LARGEST_WHOLE_FLOAT or _float_text("person", x) != text
 
 
 def person_text(argument: str, label: Any) -> str | None:

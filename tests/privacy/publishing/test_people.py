@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import datetime as dt
+import io
 import os
 import random
 import uuid
@@ -273,7 +274,7 @@ def by_label(r: gm.Release | gm.TableRelease) -> dict[tuple, int]:
 ROOM = 1 + Fraction(1, 1 << 50)
 # A campaign of 500 random releases takes 100 of each source.
 RELEASES = int(os.environ.get("GMTREE_RELEASES", "5"))
-IDS = [7, 8, 10, 0.5, 2.25, "ann", "bob", "007", "x y", -3]
+IDS = [7, 8, 10, 0.5, 2.25, "ann", "bob", "007b", "x y", -3]
 BOUNDS = [
     {"max_contributions": 1},
     {"max_contributions": 2},
@@ -372,6 +373,35 @@ def test_records_of_nobody_are_refused(who, tmp_path, capsys):
             words += ["--leaves-are-public", "--epsilon", "1", "-o", str(tmp_path / "out.csv")]
             assert cli.main(words) == 2
             assert "column 'who': must identify a person; it is empty." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["007", " 7", "7.50", "1e3", "+7", "0.00001", f"{2**53}.5"])
+@pytest.mark.parametrize("number", [3, 0.5, np.int64(3), Decimal(3)])
+def test_numbers_beside_texts_of_other_numbers_are_refused(text, number):
+    """Programs that read a file in parts read one person as 7 in one part, as "007" in another."""
+    frame = pd.DataFrame(
+        {**columns([(0, None)] * 2), "who": pd.Series([number, text], dtype=object)}
+    )
+    with pytest.raises(
+        ValueError, match="'person' must not hold both numbers and texts of numbers"
+    ):
+        gm.release_frame(frame, LEVELS, tree=PUBLIC, person="who", epsilon=1)
+    with no_noise():
+        frame["who"] = frame["who"].astype(str)
+        assert gm.release_frame(frame, LEVELS, tree=PUBLIC, person="who", epsilon=1).noisy[0] == 2
+
+
+def test_a_file_read_in_parts_does_not_double_people():
+    people = "".join(f"NY,Kings,{k:04d}\n" for k in range(1000))
+    text = f"state,town,who\n{people}{people}NY,Kings,guest\n"
+    mixed = pd.concat(pd.read_csv(io.StringIO(text), chunksize=1500))
+    assert {type(x) for x in mixed["who"]} == {int, str}
+    good = {"levels": LEVELS, "tree": PUBLIC, "person": "who", "epsilon": 1}
+    with pytest.raises(ValueError, match="Read this column as text"):
+        gm.release_frame(mixed, **good)
+    with no_noise():
+        r = gm.release_frame(pd.read_csv(io.StringIO(text), dtype=str), **good)
+    assert r.noisy[0] == 1001
 
 
 def test_labels_that_no_row_has_are_not_read():
