@@ -120,10 +120,11 @@ Examples
 >>> tree = gm.shapes.complete(2, 3)
 >>> print(privacy.allocate(tree, epsilon="1/2").ledger)
 Privacy ledger: pure differential privacy, epsilon = 1/2
-Someone who knows all other records, and has to guess (50 %) whether one person's records are in
-the data, guesses right with a chance of at most 62.25 % after reading this release.
-The release spends epsilon = 1/2 of a budget of 1/2; every further release about the same people
-adds to that.
+Suppose that a reader knows all other records and guesses whether one person's records are in the
+data. Without this release, the guess is right with a chance of 50 %. With it, the chance is at most
+62.25 %.
+The release spends epsilon = 1/2 of a budget of 1/2. The losses of further releases about the same
+people add to this loss.
 The numbers count every record of every person.
 <BLANKLINE>
 discrete Laplace noise; budget 1/2

@@ -52,6 +52,13 @@ def seeded_discrete_laplace(scale: Any, size: Any, rng: Any) -> np.ndarray:
 def seeded_discrete_gaussian(sigma: Any, size: Any, rng: Any) -> np.ndarray:
     """:func:`gmtree.privacy.discrete_gaussian` with a seed. Not private.
 
+    Parameters
+    ----------
+    sigma, size
+        As in :func:`gmtree.privacy.discrete_gaussian`.
+    rng : int or numpy Generator
+        Seed or generator, as for :func:`numpy.random.default_rng`.
+
     Examples
     --------
     >>> from gmtree.privacy import testing

@@ -14,8 +14,8 @@ import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from datetime import datetime, timezone
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from gmtree import _validate as check
@@ -27,6 +27,7 @@ from gmtree.privacy.accounting.account_file import (
     State,
     ledger_fingerprint,
     new_state,
+    now,
     one_line,
     read,
     refuse,
@@ -124,8 +125,8 @@ class Account:
 
     *Limits*. An account does not know of releases that are not charged to it or of copies of its
     file, and it cannot check that all releases are about the same people. Invariants and other
-    disclosures without noise are outside its guarantee and cost nothing here. Each entry has their
-    number.
+    disclosures without noise are outside its guarantee and cost nothing here. Each entry states how
+    many there are.
 
     Examples
     --------
@@ -200,7 +201,7 @@ class Account:
 
     @property
     def max_contributions(self) -> int:
-        """Largest number of records of a person whom the account protects, without `person`."""
+        """Largest number of records of a protected person; not used if `person` is given."""
         return self._seen.max_contributions
 
     @property
@@ -256,7 +257,7 @@ class Account:
             raise TypeError(
                 "An account without a file cannot be copied: it would double its budget."
             )
-        return _open, (str(self.path), self.operator, self.purpose)
+        return partial(Account, path=self.path, operator=self.operator, purpose=self.purpose), ()
 
     # ------------------------------------------------------------------ charges
 
@@ -264,7 +265,14 @@ class Account:
         """Charge the loss of an allocation, before its noise is drawn.
 
         :func:`gmtree.release` and :func:`gmtree.release_tables` charge the account themselves. Call
-        this only for noise that you draw yourself, after :func:`gmtree.privacy.allocate`.
+        this only for noise that you draw yourself.
+
+        Parameters
+        ----------
+        tree, allocation
+            A tree, and what :func:`gmtree.privacy.allocate` returned for it.
+        what : str
+            Name of the release in the entry, on one line.
 
         Raises
         ------
@@ -441,7 +449,9 @@ class Account:
             if ledger.epsilon(delta) <= epsilon:
                 return self.budget
         if cost is None:
-            check.fail("account", "must be in rho without a delta for noise below 1/30.")
+            check.fail(
+                "account", "must be in rho, without a delta, for noise of a scale below 1/30."
+            )
         return cost
 
     def _state(self) -> State:
@@ -487,12 +497,3 @@ def _with(state: State, draft: Entry) -> State:
             f"{left} of {short_down(state.budget)}.{how_to_spend_less(entry, after)}",
         )
     return after
-
-
-def now() -> str:
-    """Return the time in UTC, to the second."""
-    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _open(path: str, operator: str, purpose: str) -> Account:
-    return Account(path=path, operator=operator, purpose=purpose)

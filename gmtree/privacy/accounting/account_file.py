@@ -20,9 +20,9 @@ The file is authoritative. An account in memory keeps a copy only to notice lost
    in one step,
 6. releases the lock.
 
-If a process ends before step 5 is complete, nothing is spent, and nobody can see the noisy counts.
-If it ends later, its share is spent, and :meth:`Account.unfinished` has the noisy counts. So one
-charge is one draw, and neither is repeated. A charge is never refunded.
+If a process ends before step 5 is complete, nothing is charged, and nobody can see the noisy
+counts. If it ends later, the release is charged, and :meth:`Account.unfinished` has the noisy
+counts. So each charge belongs to one draw, and neither is repeated. A charge is never refunded.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from datetime import datetime, timezone
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -175,7 +176,7 @@ def new_state(
     if person is not None and (not isinstance(person, str) or not person.isprintable()):
         check.fail_type("person", f"must be the name of a column, not {person!r}.")
     if person is not None and most != 1:
-        check.fail("max_contributions", "must not be given with 'person', whose records all count.")
+        check.fail("max_contributions", "must not be given with 'person': all records count.")
     unit = neighbors, most, person
     if epsilon is not None and rho is not None:
         check.fail("epsilon", "or argument 'rho' must be given, not both.")
@@ -189,6 +190,11 @@ def new_state(
     if target[1] is None:
         return State("epsilon", target[0], None, *unit)
     return State("rho", gaussian_rho(*target), (target[0], target[1]), *unit)
+
+
+def now() -> str:
+    """Return the time in UTC, to the second."""
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def user_name() -> str:
@@ -276,8 +282,8 @@ def refuse_unknown(entries: tuple[Entry, ...], ledger: Any, provenance: Any) -> 
     if not known:
         check.fail(
             "account",
-            f"must know the release, which was charged as its entry {number}; of its "
-            f"{len(entries)} entries none is that one. It is another account, was edited, or was "
+            f"must know the release, which was charged as its entry {number}; none of its "
+            f"{len(entries)} entries is that one. It is another account, was edited, or was "
             "restored from a backup that is older than the release.",
         )
     if known[0].ledger != ledger_fingerprint(ledger):

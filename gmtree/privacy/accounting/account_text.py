@@ -65,7 +65,7 @@ def how_to_spend_less(entry: Entry, after: State) -> str:
             f" An epsilon of {short(entry.total, up=True)} without delta costs that much in rho; "
             "with delta it costs less."
         )
-    # The excess may only be the difference between a float and the decimal that was meant.
+    # The excess may be just the difference between a float and the decimal that was meant.
     if after.spent - after.budget > after.budget / 2**40:
         return ""
     for x in (entry.charged, after.budget):

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _LARGEST = 1 << 50
 # For `disclosures`, if a tree was made from the records themselves.
 LEAVES_FROM_RECORDS = (
-    "The list of leaves: it was made from the records, and shows of each leaf that it has one."
+    "The list of leaves was made from the records, and shows that each listed leaf has a record."
 )
 
 
@@ -113,7 +113,8 @@ def divide(
 ) -> Allocation:
     """Divide a checked budget.
 
-    With `whole`, the release is of a tree with these levels, and `tree` has the same worst case.
+    If `whole` is given, it describes the levels of the released tree, and `tree` is a smaller tree
+    with the same worst case.
     """
     check.instance("tree", tree, Tree)
     exact, named, derived = Invariants.of(tree, budget.invariants)
@@ -242,10 +243,10 @@ def gaussian_loss_in(tree: Tree, allocation: Allocation) -> Fraction | None:
     """
     _, exact, ledger = allocation
     noise = MECHANISMS[ledger.mechanism]
-    found = [s and noise.gaussian_loss(s) for s in ledger.scales]
-    if any(s is not None and one is None for s, one in zip(ledger.scales, found, strict=True)):
+    found = [Fraction(0) if s is None else noise.gaussian_loss(s) for s in ledger.scales]
+    ones = [one for one in found if one is not None]
+    if len(ones) < len(found):
         return None
-    ones = [one or Fraction(0) for one in found]
     person = Person("rho", ledger.max_contributions, ledger.max_per_leaf)
     return person.worst_case(tree, ones, ledger.neighbors, exact, ledger._workload.cells)
 
@@ -294,6 +295,10 @@ def privacy_loss(
     measure : {'epsilon', 'rho'}
     neighbors, max_contributions, invariants
         As in :func:`allocate`.
+
+    Returns
+    -------
+    Fraction
 
     Examples
     --------

@@ -131,13 +131,13 @@ class Budget:
         if self.max_count is not None:
             check.fail(
                 "max_count",
-                "must be None with neighbors='change_one': where records move, a count that is "
-                "cut off would change the counts above it.",
+                "must be None with neighbors='change_one': a record that moves to a leaf whose "
+                "count is cut off would change the total, which is public.",
             )
 
     @property
     def times(self) -> int:
-        """How much more a person loses with several records than with one."""
+        """The factor between the losses of a person with all their records and with one."""
         return loss_factor(self.measure, self.max_contributions)
 
     def scale(self, one: Fraction) -> Fraction:
@@ -158,7 +158,7 @@ def _mechanism(measure: str, mechanism: Any) -> Mechanism:
         check.fail(
             "mechanism",
             f"must be {default_for(measure).name!r} for a budget in {measure}: {found.title} noise "
-            f"has no finite {measure}, give a budget in {found.measures[0]}.",
+            f"has no finite {measure}. Or give a budget in {found.measures[0]}.",
         )
     return found
 
@@ -175,7 +175,7 @@ def _per_leaf(max_per_leaf: Any, max_contributions: int, neighbors: str) -> int 
     if neighbors == "change_one":
         check.fail(
             "max_per_leaf",
-            "must be None with neighbors='change_one': there all records of a person may move to "
+            "must be None with neighbors='change_one': all records of a person may then move to "
             "one leaf.",
         )
     return most

@@ -24,7 +24,14 @@ def zcdp_epsilon(rho: Any, delta: Any) -> float:
     Every order alpha > 1 gives a valid epsilon,
     ``alpha rho + log(1 / (alpha delta)) / (alpha - 1) + log(1 - 1 / alpha)``
     (Canonne, Kamath and Steinke 2020, section 2.3). The result is the smallest of these, rounded
-    up. `delta` must be above 0 and below 1.
+    up.
+
+    Parameters
+    ----------
+    rho : number
+        Not negative. If it is 0, so is the result.
+    delta : number
+        Above 0 and below 1.
 
     Examples
     --------
@@ -50,8 +57,17 @@ def zcdp_delta(rho: Any, epsilon: Any) -> float:
     Every order alpha > 1 gives a valid delta,
     ``exp((alpha - 1) (alpha rho - epsilon)) (1 - 1 / alpha)^alpha / (alpha - 1)``
     (Canonne, Kamath and Steinke 2020, section 2.3). The result is the smallest of these, rounded
-    up. It is above 0 unless `rho` is 0. Raises ValueError if no delta below 1 is valid, because a
-    delta of 1 promises nothing.
+    up. It is above 0 unless `rho` is 0.
+
+    Parameters
+    ----------
+    rho, epsilon : number
+        Not negative.
+
+    Raises
+    ------
+    ValueError
+        If no delta below 1 is valid, because a delta of 1 promises nothing.
 
     Examples
     --------
@@ -81,6 +97,17 @@ def zcdp_rho(epsilon: Any, delta: Any) -> Fraction:
     It is found by bisection of :func:`zcdp_epsilon`, which is never below the truth, and rounded
     down. So ``zcdp_epsilon(zcdp_rho(epsilon, delta), delta) <= epsilon`` holds exactly for the
     returned numbers. A relative increase of rho by about 1e-15 would already violate it.
+
+    Parameters
+    ----------
+    epsilon : number
+        Above 0.
+    delta : number
+        Above 0 and below 1.
+
+    Returns
+    -------
+    Fraction
 
     Examples
     --------

@@ -91,7 +91,7 @@ def gaussian_epsilon(rho: Any, delta: Any) -> float:
         The sum of s^2 / (2 v) over all counts, where s is the change of a count and v the variance
         of its noise.
     delta : number
-        Above 0 and below 1. The result is infinite below 1e-200.
+        Above 0 and below 1. If it is below 1e-200, the result is infinite.
 
     Examples
     --------
@@ -107,6 +107,17 @@ def gaussian_rho(epsilon: Any, delta: Any) -> Fraction:
     """The largest rho with :func:`gaussian_epsilon` at most `epsilon`, rounded down.
 
     This is the budget of an account in (epsilon, delta).
+
+    Parameters
+    ----------
+    epsilon : number
+        Above 0.
+    delta : number
+        Above 0 and below 1.
+
+    Returns
+    -------
+    Fraction
 
     Examples
     --------
@@ -192,7 +203,7 @@ def _gaussian_deltas(x: np.ndarray, m: float) -> np.ndarray:
     """Upper bounds of Phi(-z) - exp(x) Phi(-z - m) with z = x / m - m / 2, at most 1.
 
     Phi(-z) = exp(-z^2 / 2) erfcx(z / sqrt 2) / 2, and exp(x) = exp(((z + m)^2 - z^2) / 2). So the
-    two terms have the same exponential where z is not negative.
+    two terms have the same exponential if z is not negative.
     """
     z = x / m - m / 2
     z -= 1e-15 * (np.abs(x / m) + m)

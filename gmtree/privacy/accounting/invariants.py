@@ -122,4 +122,4 @@ def _level_name(names: list[str | None], depth: int) -> str:
 
 
 def _node_name(tree: Tree, i: int) -> str:
-    return f"node {i}" + ("" if tree.labels is None else f" {tree.path(i)!r}")
+    return f"node {i}" + ("" if tree.labels is None else f" ({', '.join(map(str, tree.path(i)))})")

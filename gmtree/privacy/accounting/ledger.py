@@ -152,10 +152,20 @@ class Ledger:
     def epsilon(self, delta: Any = None) -> float | Fraction:
         """The epsilon for which (epsilon, delta)-differential privacy holds.
 
-        For a ledger in epsilon that is `total` for any delta. A ledger in rho needs a delta above 0
-        and below 1. The result is then rounded up. For Gaussian noise it is computed from the
-        discrete law of the noise itself, and is 2 to 11 % smaller than what `total` implies alone
+        For Gaussian noise it is computed from the discrete law of the noise itself, and is 2 to
+        11 % smaller than the bound that `total` alone implies
         (:func:`gmtree.privacy.zcdp_epsilon`).
+
+        Parameters
+        ----------
+        delta : number, optional
+            Above 0 and below 1. A ledger in rho needs it. For a ledger in epsilon, the result is
+            `total` for any delta.
+
+        Returns
+        -------
+        float or Fraction
+            For a ledger in rho it is rounded up.
 
         Examples
         --------
@@ -169,7 +179,7 @@ class Ledger:
         if self.measure == "epsilon":
             return self.total
         if delta is None:
-            check.fail("delta", "must be given for an account in rho.")
+            check.fail("delta", "must be given for a ledger in rho.")
         return tight_epsilon(self, proper_delta(delta))
 
     @property
@@ -180,29 +190,29 @@ class Ledger:
         found = [
             *self._about_people(),
             f"A record is counted at one {place} and at all nodes above it.",
-            f"The tree, including its empty leaves, was chosen without looking at the data{but}.",
-            "Only functions of the noisy counts and the disclosures below are published.",
-            "The random number generator is unpredictable.",
-            "Nobody observes time, memory or other side effects of the computation.",
         ]
         if self.max_count is not None:
             what = "leaves" if self.axes is None else "cells of leaves"
-            found.insert(
-                -4,
+            found.append(
                 f"Counts of {what} are cut off at 0 and at {self.max_count:,}; stated errors do "
-                "not include the effect of this.",
+                "not include the effect of this."
             )
         if self.structural_zeros:
             axes = Axes(dict(self.axes or ()))
             cells = axes.cells(tuple(axes.names))
             named = [cells[k] for k in self.structural_zeros]
             more = f" and {len(named) - 10:,} more" if len(named) > 10 else ""
-            found.insert(
-                -4,
+            found.append(
                 "Some cells cannot occur, which everyone may know. They are published as 0 without "
-                f"noise, and records in them are not counted: {', '.join(named[:10])}{more}.",
+                f"noise, and records in them are not counted: {', '.join(named[:10])}{more}."
             )
-        return tuple(found)
+        return (
+            *found,
+            f"The tree, including its empty leaves, was chosen without looking at the data{but}.",
+            "Only functions of the noisy counts and the disclosures below are published.",
+            "The random number generator is unpredictable.",
+            "Nobody observes time, memory or other side effects of the computation.",
+        )
 
     def _about_people(self) -> list[str]:
         """Sentences that state which data are neighbours and how many records of a person count."""
@@ -303,7 +313,9 @@ def _zeros(listed: Any, axes: TableAxes | None) -> tuple[int, ...]:
     cells = math.prod(lengths_of(axes).values()) if axes else 1
     zeros = tuple(check.count("structural_zeros", k, least=0) for k in _list(listed))
     if list(zeros) != sorted(set(zeros)) or len(zeros) >= cells or max(zeros, default=0) >= cells:
-        check.fail("data", "must have different structural zeros of its axes, and other cells.")
+        check.fail(
+            "data", "must list each structural zero once and in order, and have other cells."
+        )
     return zeros
 
 
@@ -396,7 +408,7 @@ def _check(ledger: Ledger) -> None:
     if (ledger.total_given_invariants is None) != (not ledger.invariants):
         check.fail("data", "must state the loss given the invariants if there are any.")
     if (ledger.max_count is None) != (ledger.neighbors == "change_one"):
-        check.fail("data", "must state the bound at which counts are cut off, if they are.")
+        check.fail("data", "must state 'max_count' unless records move, and only then.")
     noise = MECHANISMS[ledger.mechanism]
     if ledger.measure not in noise.measures:
         check.fail("data", f"must not claim a finite {ledger.measure} for {noise.title} noise.")
@@ -407,17 +419,19 @@ def _check(ledger: Ledger) -> None:
     if ledger.max_per_leaf is not None and ledger.neighbors == "change_one":
         check.fail("data", "must not bound the records in a leaf if records move.")
     if (ledger.max_per_leaf or 0) > ledger.max_contributions:
-        check.fail("data", "must not have more records of a person in one leaf than in all.")
+        check.fail("data", "must not allow a person more records in one leaf than in all leaves.")
     # With `max_per_leaf`, the factor between the losses of a person and of one record depends on
     # the tree.
     times = loss_factor(ledger.measure, ledger.max_per_leaf or ledger.max_contributions)
     for line in ledger.levels:
         one = 0 if line.scale is None else noise.loss(ledger.measure, line.scale)
         if times * one > line.loss:
-            check.fail("data", f"must not understate a loss; that of level {line.level} is.")
+            check.fail("data", f"must not understate a loss, as in level {line.level}.")
     if ledger.neighbors == "add_remove":
         # A record counts at a node of each level, or of at least one level if others are exact.
         losses = [line.loss for line in ledger.levels if line.nodes]
         least = max(losses, default=0) if ledger.invariants else sum(losses)
         if ledger.total < least:
-            check.fail("data", "must not understate the total, which is below what levels lose.")
+            check.fail(
+                "data", "must not understate the total, which is below the losses of levels."
+            )

@@ -17,7 +17,7 @@ _TITLES = {
 }
 _SUMS = {
     "add_remove": "worst path from the root to a leaf",
-    "change_one": "worst two leaves, nodes above both aside",
+    "change_one": "worst two leaves, without the nodes above both",
     "tables": "worst two cells of the same or of two leaves",
     "person": "worst choice of a person's leaves, level by level",
 }
@@ -53,7 +53,7 @@ def describe(ledger: Any) -> str:
         budget += f", chosen for epsilon = {short(epsilon)} with delta = {float(delta):.6g}"
     if ledger.total_given_invariants is not None:
         given = short(ledger.total_given_invariants, up=True)
-        sums.append(f"  total if no exact count changes (records moved, too): {given}")
+        sums.append(f"  total for equal exact counts (records may also move): {given}")
     sums += [*_implied(ledger), *_by_level(ledger)]
     disclosures = [
         *_first(f"{name}: published exactly" for name in ledger.invariants),
@@ -79,7 +79,7 @@ def describe(ledger: Any) -> str:
 
 
 def summary(ledger: Any) -> list[str]:
-    """Three sentences for readers who do not know differential privacy."""
+    """Three lines for readers who do not know differential privacy."""
     who = "one person's records"
     if not ledger.enforced and ledger.max_contributions > 1:
         who += f" (at most {ledger.max_contributions:,})"
@@ -92,15 +92,15 @@ def summary(ledger: Any) -> list[str]:
         spent += f" (epsilon = {short(epsilon)} with delta = {float(delta):.6g})"
     counted = "every record of every person"
     if ledger.enforced:
-        counted = (
-            f"at most {records(ledger.max_contributions)} of each person; further ones are left out"
-        )
+        most = records(ledger.max_contributions)
+        counted = f"at most {most} of each person. Further records are left out"
     return [
-        f"Someone who knows all other records, and has to guess (50 %) {guess}, guesses right "
-        f"with a chance of at most {_percent(_best_guess(ledger))} after reading this release."
-        + (" This does not cover the exact counts." if ledger.invariants else ""),
-        f"The release spends {spent} of a budget of {short(ledger.budget, up=True)}; every further "
-        "release about the same people adds to that.",
+        f"Suppose that a reader knows all other records and guesses {guess}. Without this release, "
+        "the guess is right with a chance of 50 %. With it, the chance is at most "
+        f"{_percent(_best_guess(ledger))}."
+        + (" This bound does not include the exact counts." if ledger.invariants else ""),
+        f"The release spends {spent} of a budget of {short(ledger.budget, up=True)}. The losses of "
+        "further releases about the same people add to this loss.",
         f"The numbers count {counted}.",
     ]
 
@@ -153,7 +153,7 @@ def records(count: int) -> str:
 
 
 def left_out(ledger: Any) -> str:
-    """The sentence that accompanies counts from which records were left out, otherwise ""."""
+    """The note for counts from which records were left out; "" if none were."""
     if not ledger.enforced:
         return ""
     return (

@@ -80,11 +80,12 @@ def level_sizes(sizes: Any) -> list[int]:
     """Check numbers of nodes by level, which must be possible for a tree."""
     nodes = [check.count("sizes", x, least=1) for x in sequence("sizes", sizes, "whole numbers")]
     if not nodes or nodes[0] != 1:
-        check.fail("sizes", f"must begin with the root, one node, not {nodes[:1]}.")
+        check.fail("sizes", f"must begin with 1, for the root, not {nodes[:1]}.")
     for depth, (above, below) in enumerate(pairwise(nodes), start=2):
         if below < above:
             check.fail(
-                "sizes", f"must not fall: all leaves are on the last level; level {depth} does."
+                "sizes",
+                f"must not fall, because all leaves are on the last level; level {depth} does.",
             )
     return nodes
 

@@ -62,12 +62,12 @@ def unfinished(account: Path, entries: Iterable[Entry]) -> list[Unfinished]:
 
 
 def discard(copy: Path) -> None:
-    """Remove a stored copy. If that fails, the release only remains listed."""
+    """Remove a stored copy. If that fails, the release stays in the list of unfinished ones."""
     shutil.rmtree(copy.parent, ignore_errors=True)
 
 
 def discard_leftovers(account: Path, entries: Iterable[Entry]) -> None:
-    """Remove what processes left that ended before a charge or while they removed a copy.
+    """Remove folders of processes that ended before their charge or while they removed a copy.
 
     The caller holds the account's lock.
     """

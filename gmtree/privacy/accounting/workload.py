@@ -7,7 +7,7 @@ nodes have no tables, there is one query, the total, which needs no name.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -21,8 +21,6 @@ from gmtree.privacy.accounting.rational import rational
 from gmtree.tree import Tree
 
 TableQuery = tuple[str, ...]
-
-
 # Name of each axis, with its labels or else its length.
 TableAxes = tuple[tuple[str, int | tuple[str, ...]], ...]
 
@@ -66,8 +64,11 @@ class Workload:
         names = sequence("queries", queries, "tuples of names of axes")
         if not names:
             check.fail("queries", "must hold at least one query.")
-        for _ in found.by_query("queries", _Listed(names)):
-            pass  # Refuses names that do not denote axes, and queries that occur twice.
+        by_axes: dict[tuple[int, ...], Any] = {}
+        for name in names:
+            twin = by_axes.setdefault(found.ascending("queries", name), name)
+            if twin is not name:
+                check.fail("queries", f"must have each query once; {twin!r} is {name!r}.")
         cells = tuple(math.prod(found.names[axis] for axis in name) for name in names)
         axes_ = tuple(
             (str(name), length if own is None else tuple(map(str, own)))
@@ -180,17 +181,6 @@ def _zeros(workload: Workload, mask: Any) -> tuple[int, ...]:
     if a.all():
         check.fail("structural_zeros", "must leave a cell that can have records.")
     return tuple(np.flatnonzero(a).tolist())
-
-
-class _Listed(dict):
-    """A mapping whose items are listed as given, even if a key occurs twice."""
-
-    def __init__(self, names: Sequence[Any]) -> None:
-        super().__init__()
-        self._names = names
-
-    def items(self) -> Any:
-        return [(name, None) for name in self._names]
 
 
 def _by_level(tree: Tree, query: Any, value: Any) -> list[Fraction]:

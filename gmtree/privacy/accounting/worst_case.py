@@ -31,7 +31,7 @@ _LARGEST_SUM = 1 << 61
 
 @dataclass(frozen=True)
 class Person:
-    """How much more a person loses with several records than with one.
+    """The loss of a person with several records, from the loss of one record.
 
     k records that change the same count lose k times as much in epsilon and k^2 times as much in
     rho, and no other choice of leaves loses more on a whole path. If a leaf can have at most r of

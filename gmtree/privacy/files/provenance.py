@@ -13,8 +13,8 @@ from typing import Any
 
 from gmtree import _validate as check
 from gmtree._version import __version__
-from gmtree.privacy.accounting.account import Account, now
-from gmtree.privacy.accounting.account_file import Entry
+from gmtree.privacy.accounting.account import Account
+from gmtree.privacy.accounting.account_file import Entry, now
 from gmtree.privacy.accounting.allocation import Allocation
 from gmtree.privacy.accounting.unfinished import stored_copy
 from gmtree.privacy.files.packing import check_labels, fingerprint

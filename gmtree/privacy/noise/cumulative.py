@@ -67,7 +67,7 @@ def _exp_of_small(y: Fraction, p: int) -> Bounds:
         term_hi = ceil_div(ceil_shift(term_hi * y_hi, p), k)
         lo += term_lo
         hi += term_hi
-    # The omitted terms add up to at most y + y^2 + ... <= 1 times the last term.
+    # The omitted terms add up to at most the last term times y + y^2 + ..., which is at most 1.
     return lo, hi + term_hi
 
 

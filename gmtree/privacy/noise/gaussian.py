@@ -73,9 +73,9 @@ GAUSSIAN = DiscreteGaussian()
 def discrete_gaussian(sigma: Any, size: Any) -> np.ndarray:
     r"""Independent integers with P(x) proportional to ``exp(-x**2 / (2 * sigma**2))``.
 
-    Exact in the same sense as :func:`discrete_laplace`, whose notes apply. Noise of parameter
-    sigma added to an integer that one person changes by at most c has a zero-concentrated
-    privacy loss (zCDP) of c^2 / (2 sigma^2).
+    The distribution is exact, and the notes of :func:`discrete_laplace` apply. If noise with this
+    sigma is added to an integer that one person changes by at most c, the privacy loss is
+    c^2 / (2 sigma^2) in rho (zero-concentrated differential privacy).
 
     Parameters
     ----------
@@ -87,6 +87,7 @@ def discrete_gaussian(sigma: Any, size: Any) -> np.ndarray:
     Returns
     -------
     array of int64
+        Reduced modulo 2^64 as in :func:`discrete_laplace`.
 
     Examples
     --------

@@ -67,7 +67,10 @@ class Inversion(ABC):
 
     @abstractmethod
     def look_up(self, words: np.ndarray, out: np.ndarray, undecided: np.ndarray) -> int:
-        """Fill `out`, with `width` words per draw; list undecided places, return their number."""
+        """Fill `out`, using `width` words per draw, and return the number of undecided draws.
+
+        Their places are written to `undecided`.
+        """
 
     @abstractmethod
     def settle(self, words: list[int], more: Callable[[], int]) -> int:

@@ -21,7 +21,7 @@ from gmtree.privacy.noise.mechanism import SMALLEST_VARIANCE, Mechanism
 LARGEST_TABLE = 1 << 10
 # Digits have at most this many bits. Two words then suffice for scales up to 4 million.
 DIGIT_BITS = 12
-# From twice this loss on, the variance is at most 1e-87, and a larger loss has no benefit.
+# From a loss of twice this number on, the variance is at most 1e-87, and more loss has no benefit.
 _LARGEST_HALF = 100.0
 
 
@@ -49,9 +49,9 @@ class DiscreteLaplace(Mechanism):
         return round_up(1 / loss) if measure == "epsilon" else sqrt_up(1 / (2 * loss))
 
     def moments(self, scale: Fraction) -> tuple[float, float]:
-        """2 p / (1 - p)^2 with p = exp(-1 / scale), without cancellation, and the cumulant.
+        """The variance 2 p / (1 - p)^2 with p = exp(-1 / scale), and the fourth cumulant.
 
-        The noise is the difference of two geometric variables.
+        The noise is the difference of two geometric variables. The formula avoids cancellation.
 
         Examples
         --------
@@ -192,7 +192,7 @@ def sampler(scale: Fraction, dtype: Any = np.uint32) -> Inversion:
 
 
 def with_digits(scale: Fraction, bits: int, digits: int, dtype: Any) -> MagnitudeTable:
-    """Make the tables for the leading part of 1 + g and for the digits of a geometric g."""
+    """The sampler of a magnitude 1 + g from tables of its leading part and of the digits of g."""
     weights = [1 << bits * j for j in reversed(range(digits))]
     return MagnitudeTable(
         LaplaceMagnitude(scale, 1 << bits * digits),

@@ -81,7 +81,7 @@ class Mechanism(ABC):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return variances as a function of losses, and d log(variance) / d log(loss).
 
-        With `limit`, the limit of this function for small losses.
+        If `limit` is true, the function is replaced by its limit for small losses.
         """
 
     def draw(self, scale: Any, size: Any, source: words.Words | None = None) -> np.ndarray:
@@ -95,7 +95,7 @@ class Mechanism(ABC):
 def loss_factor(measure: str, change: int) -> int:
     """The factor by which the loss grows if a person changes each count by `change` instead of 1.
 
-    The rule belongs to the measure: it holds for groups under every mechanism.
+    It is the factor of group privacy, which is the same for every mechanism.
     """
     return change if measure == "epsilon" else change**2
 
@@ -112,7 +112,7 @@ def noise_scale(argument: str, scale: Any) -> Fraction:
 
 
 def shape_of(size: Any) -> tuple[int, ...]:
-    """The shape that a number or a tuple of numbers stands for."""
+    """The shape that `size` denotes, as a tuple."""
     try:
         lengths = tuple(size)
     except TypeError:

@@ -277,7 +277,7 @@ def test_the_loss_given_the_invariants_is_that_of_all_changes_that_keep_them(
 def test_moving_a_record_below_an_exact_total_costs_twice():
     ledger = allocate(gm.shapes.star(3), epsilon=1, invariants=[0]).ledger
     assert (ledger.total, ledger.total_given_invariants) == (1, 2)
-    assert "total if no exact count changes (records moved, too): 2" in str(ledger)
+    assert "total for equal exact counts (records may also move): 2" in str(ledger)
     moved = allocate(gm.shapes.star(3), epsilon=1, invariants=[0], neighbors="change_one").ledger
     assert (moved.total, moved.total_given_invariants) == (1, 1)
     assert allocate(gm.shapes.star(3), epsilon=1).ledger.total_given_invariants is None
@@ -386,7 +386,7 @@ def test_invariants_get_no_noise_and_are_named():
     # The total is the sum of the states, and Vermont has one county only.
     assert exact.tolist() == [True, True, True, False, False, True]
     assert ledger.invariants == ("level 2 (state)",)
-    assert ledger.derived_invariants == ("level 1 (total)", "node 5 ('total', 'VT', 'Orange')")
+    assert ledger.derived_invariants == ("level 1 (total)", "node 5 (total, VT, Orange)")
     assert ledger.levels[1].share == ledger.levels[1].loss == 0
     scales, exact, ledger = allocate(
         tree, epsilon=1, invariants=[tree.root, ("VT", "Orange"), Level(2), Level(2)]
@@ -394,8 +394,8 @@ def test_invariants_get_no_noise_and_are_named():
     assert scales == (None, None, 1)
     assert np.flatnonzero(exact).tolist() == [0, 1, 2, 5]
     assert ledger.invariants == (
-        "node 0 ('total',)",
-        "node 5 ('total', 'VT', 'Orange')",
+        "node 0 (total)",
+        "node 5 (total, VT, Orange)",
         "level 2 (state)",
     )
     assert ledger.derived_invariants == ()
@@ -492,7 +492,7 @@ def test_ledger_converts():
     assert allocate(tree, epsilon=1).ledger.epsilon() == 1
     ledger = allocate(tree, rho="1/10").ledger
     assert 0.9 < ledger.epsilon(1e-6) / zcdp_epsilon("1/10", 1e-6) < 0.95
-    with pytest.raises(ValueError, match="'delta' must be given for an account in rho"):
+    with pytest.raises(ValueError, match="'delta' must be given for a ledger in rho"):
         ledger.epsilon()
     for delta in (0, 1, -1, 1.5):
         for account in (ledger, allocate(tree, epsilon=1).ledger):
@@ -565,7 +565,7 @@ def test_the_loss_of_several_records_is_not_understated():
     tree = gm.shapes.complete(2, 3)
     for budget in ({"epsilon": 1}, {"rho": 1}):
         data = allocate(tree, **budget).ledger.to_dict()
-        with pytest.raises(ValueError, match="must not understate a loss; that of level 1 is"):
+        with pytest.raises(ValueError, match="must not understate a loss, as in level 1"):
             Ledger.from_dict({**data, "max_contributions": 3})
 
 
@@ -734,11 +734,11 @@ def test_the_head_of_a_ledger_bounds_every_guess(measure, loss, most):
 def test_the_head_of_a_ledger_in_words():
     text = str(allocate(gm.shapes.star(3), epsilon=1).ledger).splitlines()
     assert text[1:4] == [
-        "Someone who knows all other records, and has to guess (50 %) whether one person's records "
-        "are in the data, guesses right with a chance of at most 73.11 % after reading this "
-        "release.",
-        "The release spends epsilon = 1 of a budget of 1; every further release about the same "
-        "people adds to that.",
+        "Suppose that a reader knows all other records and guesses whether one person's records "
+        "are in the data. Without this release, the guess is right with a chance of 50 %. With it, "
+        "the chance is at most 73.11 %.",
+        "The release spends epsilon = 1 of a budget of 1. The losses of further releases about the "
+        "same people add to this loss.",
         "The numbers count every record of every person.",
     ]
     moved = str(

@@ -221,7 +221,9 @@ def test_one_release_may_take_a_whole_account():
 
 
 def test_noise_without_a_gaussian_loss_is_refused():
-    with pytest.raises(ValueError, match="must be in rho without a delta for noise below 1/30"):
+    with pytest.raises(
+        ValueError, match="must be in rho, without a delta, for noise of a scale below 1/30"
+    ):
         Account(epsilon=1, delta=1e-9).check(
             gm.shapes.star(3), allocate(gm.shapes.star(3), rho=10**4)
         )

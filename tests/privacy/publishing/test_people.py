@@ -511,7 +511,7 @@ def test_ledgers_state_what_enforcement_means():
     )
     assert str(r.plan).endswith(LEFT_OUT)
     assert str(r.ledger).splitlines()[3] == (
-        "The numbers count at most 2 records of each person; further ones are left out."
+        "The numbers count at most 2 records of each person. Further records are left out."
     )
     moved = gm.release_frame(**good, person="who", neighbors="change_one").ledger.assumptions
     assert moved[0] == (
