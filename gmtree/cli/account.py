@@ -14,13 +14,15 @@ if TYPE_CHECKING:
 _DESCRIPTION = """\
 Show a privacy account: its budget, its charges with their times and trees, and the budget left.
 
-With --epsilon or --rho a new account is created in FILE; an account that exists must have the same
-terms. 'gmtree release --account FILE' charges its loss before anybody sees the noisy counts, and
-refuses a release that would exceed the budget. If a run ends after the charge but before it has
-written its release, this release is listed here, and 'gmtree release --resume' writes it.
+--epsilon or --rho creates a new account in FILE. If FILE is an account already, its terms must be
+equal. 'gmtree release --account FILE' charges the loss of a release before anybody sees its noisy
+counts, and refuses a release that would exceed the budget. If a run ends after the charge but
+before it has written its release, this release is listed here, and 'gmtree release --resume' writes
+it.
 
 'gmtree account verify FILE OUT...' checks that no entry was changed or removed, and that the
-account has an entry for each of these releases. A backup that is older than a release has none.
+account has an entry for each of these releases. If the account was restored from a backup that is
+older than a release, this entry is missing.
 """
 
 
@@ -41,7 +43,9 @@ def add_parser(subparsers: Any) -> None:
         "--rho", help="create an account with this budget of zero-concentrated differential privacy"
     )
     p.add_argument(
-        "--delta", help="with --epsilon: create an account in rho that implies (epsilon, delta)"
+        "--delta",
+        help="with --epsilon: the account keeps (epsilon, delta)-differential privacy for all "
+        "releases together, with a budget in rho",
     )
     p.add_argument(
         "--neighbors", choices=("add_remove", "change_one"),

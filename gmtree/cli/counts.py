@@ -14,7 +14,7 @@ import numpy as np
 from gmtree.cli import files
 from gmtree.cli.table_files import Leaf, Rows, level_names
 
-# The estimate of the share that K keeps counts at most this many records of a person.
+# --estimate-kept counts at most this number of records of each person.
 MOST_RECORDS = 20
 _WHICH_CELLS = (
     "Give the public list of cells with --cells FILE: a table with the columns of --axes. A list "
@@ -30,16 +30,16 @@ def add_options(p: argparse.ArgumentParser) -> None:
         "--cells",
         metavar="FILE",
         type=Path,
-        help="table with the columns of --axes and a row for each cell that can occur, from public "
-        "knowledge; its values, in the order in which they first occur, label the axes of the "
-        "tables at the leaves; combinations of them that it does not list are published as 0 "
-        "without noise, and records in such cells are not counted",
+        help="public list of the cells that can occur: a table with the columns of --axes and a "
+        "row for each cell. Its values label the axes, in the order in which they first occur. "
+        "Combinations of these values that it does not list are published as 0 without noise, and "
+        "records in such cells are not counted",
     )
     group.add_argument(
         "--queries",
         metavar="Q",
-        help="sums of each table to measure, such as total,A,A:B (default: the total and the whole "
-        "table)",
+        help="sums of each table to measure, such as total,A,A:B for its total, its sums by A, "
+        "and its sums by A and B (default: the total and the whole table)",
     )
 
 

@@ -77,13 +77,13 @@ def run(args: argparse.Namespace) -> int:
         whole = result.reprocess(nonnegative=True, integer=True)
         steps.advance(label="measuring the error")
         truth = tree.aggregate(data.counts)
-        columns = {
-            "noisy": result.noisy,
-            "consistent": result.values,
-            "non-negative whole": whole.values,
+        errors = {
+            "noisy": result.noisy - truth,
+            "consistent": result.values - truth,
+            "expected": result.std_error,
+            "non-negative whole": whole.values - truth,
         }
-        errors = {name: _rmse_by_level(tree, v - truth) for name, v in columns.items()}
-        expected = _rmse_by_level(tree, result.std_error)
+        columns = {name: _rmse_by_level(tree, error) for name, error in errors.items()}
         steps.advance(label="drawing a picture")
         if picture is not None:
             _draw(picture, args.epsilon)
@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     print(f"{data.counts.sum():,} people in {tree.n_leaves:,} blocks, {tree.height} levels")
     print(f"({data.description}), released with epsilon = {args.epsilon}.\n")
     print("Root mean square error by level:\n")
-    print(_table(tree, errors, expected))
+    print(_table(tree, columns))
     print(
         "\nParents equal the sums of their children in all columns but 'noisy'."
         "\n'expected' is the exact standard error of 'consistent', known without the truth."
@@ -114,9 +114,7 @@ def _rmse_by_level(tree: Any, error: np.ndarray) -> np.ndarray:
     return np.sqrt(sums / np.bincount(level))
 
 
-def _table(tree: Any, errors: dict[str, np.ndarray], expected: np.ndarray) -> str:
-    columns = {"noisy": errors["noisy"], "consistent": errors["consistent"], "expected": expected}
-    columns["non-negative whole"] = errors["non-negative whole"]
+def _table(tree: Any, columns: dict[str, np.ndarray]) -> str:
     sizes = np.bincount(tree.depth)[1:]
     rows = [("level", "nodes", *columns)]
     for k, (name, size) in enumerate(zip(CENSUS_LEVELS, sizes, strict=True)):

@@ -98,7 +98,7 @@ def _origin(provenance: dict[str, Any] | None) -> str:
     if provenance["account"] is not None:
         drawn = provenance["account"]
         lines.append(
-            f"  entry {drawn.get('entry')} of the account {drawn.get('file')}: "
+            f"  entry {drawn.get('entry')} of the account {drawn.get('file') or 'in memory'}: "
             f"{drawn.get('measure')} {drawn.get('charged')}"
         )
     return "\n".join(lines)

@@ -29,7 +29,7 @@ Make the values of a table add up, with the least change.
 
 FILE (.csv, .csv.gz or .parquet) has one column per level, coarse to fine, and a row for each node
 with its value. In the row of a coarser node, the columns of finer levels are empty. In the row of
-the total, the columns of all levels are empty; 'total' would be a label like any other. A node
+the total, the columns of all levels are empty: the word 'total' would be an ordinary label. A node
 without a row, or without a value, counts as not measured. With --by, each group must have a row for
 each leaf.
 
@@ -128,11 +128,12 @@ def run(args: argparse.Namespace) -> int:
         _write(made, args.output, args.value)
         if args.report:
             _write(report, args.report, "measured")
-    told = sys.stderr if files.STANDARD in outputs.values() else sys.stdout
+    # If a table goes to standard output, the summary goes to standard error.
+    where = sys.stderr if files.STANDARD in outputs.values() else sys.stdout
     rows = len(made[args.value])
-    say(f"{args.output}: {rows:,} rows, {solved.tree.n:,} nodes\n{changes(table, solved)}", told)
+    say(f"{args.output}: {rows:,} rows, {solved.tree.n:,} nodes\n{changes(table, solved)}", where)
     if args.report:
-        say(f"{args.report}: {len(report['measured']):,} rows, the most suspicious first", told)
+        say(f"{args.report}: {len(report['measured']):,} rows, the most suspicious first", where)
     for doubt in solved.doubts:
         say(f"gmtree: warning: {doubt}", sys.stderr)
     return 0

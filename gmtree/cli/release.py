@@ -23,18 +23,18 @@ _DESCRIPTION = """\
 Publish the counts of a table with differential privacy.
 
 FILE (.csv, .csv.gz or .parquet) has one column per level, coarse to fine, and a row for each leaf
-with its count, or for each record. OUT (.csv, .csv.gz or .parquet) gets a row for every node. From
-.parquet and .npz files the release can be loaded, to repeat the post-processing without new noise
-(see gmtree.Release.load). FILE and OUT may be '-' for CSV from standard input or to standard
-output.
+with its count, or for each record. OUT (.csv, .csv.gz or .parquet) gets a row for every node. OUT
+may also be an .npz file, which only gmtree reads. In Python, gmtree.Release.load reads .parquet and
+.npz files, for example to repeat the post-processing without new noise. FILE and OUT may be '-' for
+CSV from standard input or to standard output.
 
 The values of the children of a node add up to its own value. --nonnegative and --integer make all
-values non-negative and whole. The ledger of OUT.csv is written to OUT.csv.ledger.json. If OUT is
-standard output, the ledger is only printed.
+values non-negative and whole. The ledger, which states the privacy loss and its assumptions, is
+printed. That of OUT.csv is also written to OUT.csv.ledger.json.
 
-With --axes A,B each leaf has a table: its records are counted by the columns A and B, whose values
-come from the public list --cells. OUT then has columns for each cell of each of the --queries,
-whose names end with the labels of the cell, such as value_f_old.
+With --axes A,B each leaf has a table: its records are counted by the columns A and B. The public
+list --cells has the values of these columns. OUT then has columns for each cell of each of the
+--queries. Their names end with the labels of the cell, such as value_f_old.
 
 Labels are written as they are: a spreadsheet may run a label that begins with =, +, - or @ as a
 formula.
@@ -43,7 +43,7 @@ formula.
 and writes nothing, except that --estimate-kept spends its own budget.
 
 With --account, the noisy counts of a release are stored beside the account until OUT is written. If
-the run is interrupted after the charge, finish it with
+the run is interrupted after the charge, write OUT with
 
     gmtree release --resume --account FILE -o OUT
 
@@ -88,9 +88,9 @@ def add_parser(subparsers: Any) -> None:
         "--shares",
         metavar="S",
         default="equal",
-        help="how to split the budget among the levels: 'equal', 'nodes' or 'leaves' (least error "
-        "of all nodes or of the leaves), or numbers such as 1,2,4 from the root down "
-        "(default: equal)",
+        help="how to split the budget among the levels: 'equal', 'nodes' (least error of all "
+        "nodes), 'leaves' (least error of the leaves), or numbers such as 1,2,4 from the root "
+        "down (default: equal)",
     )
     add_options(p)
     _add_people(p)
@@ -110,22 +110,22 @@ def _add_people(p: argparse.ArgumentParser) -> None:
         "--max-contributions",
         metavar="K",
         type=int,
-        help="maximum number of records per person (default: 1)",
+        help="privacy unit: largest number of records of one person (default: 1)",
     )
     p.add_argument(
         "--max-per-leaf",
         metavar="K",
         type=int,
-        help="maximum number of records per person and leaf",
+        help="largest number of records of one person in one leaf",
     )
     p.add_argument(
         "--max-leaves", metavar="K", type=int,
-        help="with --person: maximum number of leaves in which records of one person count",
+        help="with --person: largest number of leaves in which records of one person count",
     )  # fmt: skip
     p.add_argument(
         "--person", metavar="COLUMN",
-        help="column that identifies the person of each record; records beyond the bounds above "
-        "are left out, and the stated errors do not include this loss",
+        help="column that identifies the person of each record; a person's records beyond the "
+        "three bounds above are left out, and stated errors do not include this",
     )  # fmt: skip
     p.add_argument(
         "--estimate-kept", metavar="B",
@@ -148,15 +148,21 @@ def _add_leaves(p: argparse.ArgumentParser) -> None:
     """Add the options of public leaves and counts."""
     p.add_argument(
         "--max-count", metavar="N", type=int,
-        help="public bound at which the counts of leaves are cut off before noise is added",
+        help="public bound at which the counts of leaves are cut off before noise is added "
+        "(default: the largest possible bound, which the ledger states)",
     )  # fmt: skip
     p.add_argument(
         "--invariants", metavar="A,B", default="",
-        help="levels whose counts are published exactly, so that the guarantee does not cover "
-        "them ('total' is the root)",
+        help="levels whose counts are published exactly, without noise; the guarantee does not "
+        "cover them ('total' is the root)",
     )  # fmt: skip
     leaves = p.add_mutually_exclusive_group()
-    leaves.add_argument("--tree", metavar="FILE", type=Path, help="public list of all leaves")
+    leaves.add_argument(
+        "--tree",
+        metavar="FILE",
+        type=Path,
+        help="public list of all leaves: a table with the columns of --levels",
+    )
     leaves.add_argument(
         "--leaves-are-public",
         action="store_true",
@@ -164,7 +170,8 @@ def _add_leaves(p: argparse.ArgumentParser) -> None:
     )
     p.add_argument(
         "--ignore-unknown", action="store_true",
-        help="skip rows whose leaf is not in --tree, without reporting how many",
+        help="skip rows with a leaf that is not in --tree, or a value that is not in --cells, "
+        "without reporting how many",
     )  # fmt: skip
 
 
@@ -212,8 +219,6 @@ def run(args: argparse.Namespace) -> int:
             return 1
         made = _release(args) if args.resume is None else resume.load(args)
         _write(made, args, ending)
-    except ImportError as error:
-        raise ValueError(str(error)) from None
     except BaseException as error:
         forget_locals(error, outer)
         resume.advise(args, error)
@@ -249,12 +254,12 @@ def _foresee(args: argparse.Namespace) -> str:
 def _describe(tree: Any, plan: Any, args: argparse.Namespace) -> str:
     """Describe the release, its errors by level and its ledger."""
     from gmtree.frames.doubts import doubts_about_levels
+    from gmtree.privacy.accounting.ledger_text import records
 
     counted = "each row as one record" if args.count is None else f"column {args.count!r} by leaf"
     if args.person is not None:
         most = plan.ledger.max_contributions
-        records = "1 record" if most == 1 else f"{most:,} records"
-        counted = f"at most {records} per person (column {args.person!r})"
+        counted = f"at most {records(most)} per person (column {args.person!r})"
     if args.axes is not None:
         counted += f", by {args.axes}"
     if args.resume is not None:
@@ -295,10 +300,7 @@ def _check_options(args: argparse.Namespace) -> str:
     elif not args.dry_run:
         raise ValueError("-o OUT is required unless --dry-run is given.")
     if ending == ".parquet":
-        try:
-            need_pyarrow()
-        except ImportError as error:
-            raise ValueError(str(error)) from None
+        need_pyarrow()
     proper_confidence(args.confidence)
     if args.resume is not None:
         resume.check(args)

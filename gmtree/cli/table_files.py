@@ -181,13 +181,10 @@ class Rows:
     def _check_type(self, types: Any, column: str, found: Any) -> None:
         """Refuse lists, records and bytes, which cannot be labels."""
         inner = found.value_type if types.is_dictionary(found) else found
-        fixed = types.is_fixed_size_binary(inner)
-        if (
-            types.is_nested(inner)
-            or types.is_binary(inner)
-            or types.is_large_binary(inner)
-            or fixed
-        ):
+        refused = (
+            types.is_nested, types.is_binary, types.is_large_binary, types.is_fixed_size_binary
+        )  # fmt: skip
+        if any(is_refused(inner) for is_refused in refused):
             raise ValueError(
                 f"Column {column!r} of {self._path.name} must hold text, numbers or dates, "
                 f"not {found}."

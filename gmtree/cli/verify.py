@@ -12,11 +12,11 @@ _DESCRIPTION = """\
 Check a file that 'gmtree release' wrote.
 
 A table OUT.csv is compared with the SHA-256 in OUT.csv.ledger.json, and that ledger with its
-checksum. OUT.npz and OUT.parquet are read, and their ledgers checked against their trees. With
---account the ledger is compared with the entry that was charged for it.
+checksum. OUT.npz and OUT.parquet are read, and their ledgers are checked against their trees. With
+--account, the ledger is compared with the entry that was charged for it.
 
-The checksums have no key. They find damage and careless edits, but not somebody who also rewrites
-the ledger. Against that, publish or sign the SHA-256 of OUT.csv.ledger.json elsewhere.
+The checksums have no key. They detect damage and careless edits, but not a forger who also rewrites
+the ledger. To detect that, publish or sign the SHA-256 of OUT.csv.ledger.json elsewhere.
 """
 
 

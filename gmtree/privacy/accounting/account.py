@@ -417,7 +417,7 @@ class Account:
 
     def _refuse_other_unit(self, ledger: Ledger) -> None:
         """Refuse a release whose loss is about another privacy unit."""
-        if unit_of(ledger) == self._seen.unit:
+        if unit_of(ledger) == unit_of(self._seen):
             return
         ours, theirs = unit_name(self._seen), unit_name(ledger)
         advice = ""

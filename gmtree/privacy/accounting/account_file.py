@@ -152,12 +152,7 @@ class State:
     @property
     def terms(self) -> tuple[Any, ...]:
         """The parts that never change."""
-        return self.measure, self.budget, self.target, self.neighbors, self.unit
-
-    @property
-    def unit(self) -> tuple[int | None, str | None]:
-        """The privacy unit: the number of records of a person, or the column of people."""
-        return unit_of(self)
+        return self.measure, self.budget, self.target, self.neighbors, unit_of(self)
 
     @property
     def hash(self) -> str:
@@ -283,8 +278,8 @@ def refuse_unknown(entries: tuple[Entry, ...], ledger: Any, provenance: Any) -> 
         check.fail(
             "account",
             f"must know the release, which was charged as its entry {number}; none of its "
-            f"{len(entries)} entries is that one. It is another account, was edited, or was "
-            "restored from a backup that is older than the release.",
+            f"entries ({len(entries)} in total) is that one. It is another account, was edited, or "
+            "was restored from a backup that is older than the release.",
         )
     if known[0].ledger != ledger_fingerprint(ledger):
         check.fail("ledger", f"must be the one that was charged as entry {number}: it was changed.")
@@ -318,7 +313,7 @@ def _from_dict(data: Mapping[str, Any]) -> State:
     if state.spent > state.budget:
         raise ValueError("more was spent than its budget")
     for entry in state.entries:
-        if entry.unit != state.unit:
+        if entry.unit != unit_of(state):
             raise ValueError(f"entry {entry.number} is about another privacy unit")
         if entry.measure == state.measure and entry.charged < entry.total:
             raise ValueError(f"entry {entry.number} is charged less than its loss")

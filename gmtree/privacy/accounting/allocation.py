@@ -16,13 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gmtree import _validate as check
-from gmtree.privacy.accounting.budget import (
-    MEASURES,
-    NEIGHBORS,
-    Budget,
-    Terms,
-    sequence,
-)
+from gmtree.privacy.accounting.budget import MEASURES, NEIGHBORS, Budget, Terms, sequence
 from gmtree.privacy.accounting.invariants import Invariants, closed_under_sums
 from gmtree.privacy.accounting.ledger import Ledger, LevelAccount
 from gmtree.privacy.accounting.tight import rho_for

@@ -9,11 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from gmtree.privacy.accounting.conversion import zcdp_epsilon, zcdp_rho
-from gmtree.privacy.accounting.gaussian import (
-    TO_SPARE,
-    gaussian_epsilon,
-    largest_rho,
-)
+from gmtree.privacy.accounting.gaussian import TO_SPARE, gaussian_epsilon, largest_rho
 from gmtree.privacy.accounting.path_losses import path_epsilon
 from gmtree.privacy.accounting.workload import lengths_of
 from gmtree.privacy.noise.registry import MECHANISMS

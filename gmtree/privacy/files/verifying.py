@@ -24,6 +24,8 @@ def check_release(path: Path, account: Account | None) -> str:
     drawn = (provenance or {}).get("account")
     if drawn is None:
         return f"{path}: {found}. It was not charged to an account."
+    if drawn.get("file") is None:
+        return f"{path}: {found}. It was charged to an account that was kept in memory only."
     return f"{path}: {found}. --account {drawn['file']} compares it with its account."
 
 
@@ -35,7 +37,7 @@ def load_release(path: Path) -> Published[Any]:
 
 def _read(path: Path) -> tuple[Any, Any, str]:
     """Ledger and provenance of a release, and a description of the checks."""
-    if path.suffix in (".npz", ".parquet"):
+    if path.suffix.lower() in (".npz", ".parquet"):
         made = load_release(path)
         return made.ledger, made.provenance, "the values and the ledger agree"
     beside = ledger_path(path)

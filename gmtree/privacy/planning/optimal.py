@@ -190,7 +190,7 @@ class Problem:
     def _worst_move(
         self, reach: np.ndarray, best: np.ndarray, second: np.ndarray, above: np.ndarray
     ) -> tuple[float, list[int], int]:
-        """The loss of the worst move, where its two paths begin, and the last level above both."""
+        """The loss of the worst move, the tops of its two paths, and the last level above both."""
         classes = self.classes
         leaves = np.flatnonzero(classes.leaf)
         stay = leaves[np.argmax(above[classes.level[leaves]])]

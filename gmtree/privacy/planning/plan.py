@@ -36,6 +36,7 @@ class LevelError:
     level : int
         Depth in the tree, 1 at the root.
     name : str or None
+        Name of the level, for a tree made from named levels.
     nodes : int
         Number of nodes of the level.
     share : Fraction
@@ -102,7 +103,7 @@ class Plan:
 
     @property
     def std_error(self) -> np.ndarray:
-        """Root mean square error of each line, the root's first."""
+        """The `std_error` of each line, the root's first."""
         return np.array([line.std_error for line in self.levels])
 
     def __str__(self) -> str:

@@ -59,7 +59,7 @@ def optimal_shares(
     """Shares with the least expected squared error, for :func:`release` and :func:`plan`.
 
     The error of the consistent values is computed exactly for this particular tree. No data are
-    used, so that choosing shares costs no privacy.
+    used, so choosing shares costs no privacy.
 
     Parameters
     ----------
@@ -115,8 +115,8 @@ def optimal_shares(
     check.instance("tree", tree, Tree)
     if tree.height > _MOST_LEVELS:
         check.fail("tree", f"must have at most {_MOST_LEVELS} levels, not {tree.height}.")
-    is_large = terms.get("epsilon") is None and terms.get("rho") is None
-    if is_large:
+    is_limit = terms.get("epsilon") is None and terms.get("rho") is None
+    if is_limit:
         terms["epsilon"] = 1
     if terms.get("shares") is not None:
         check.fail("shares", "must not be given: they are the result.")
@@ -125,7 +125,7 @@ def optimal_shares(
     classes = Classes.of(tree, divide(tree, budget, workload).exact)
     problem: dict[str, Any] = {
         "classes": classes,
-        "variances": partial(budget.mechanism.variances, budget.measure, limit=is_large),
+        "variances": partial(budget.mechanism.variances, budget.measure, limit=is_limit),
         "neighbors": budget.neighbors,
         "budget": float(budget.amount / budget.times),
         "convex": budget.mechanism.is_convex,
@@ -166,7 +166,7 @@ def _query_weights(
         if not isinstance(query, tuple) or not any(set(query) <= own for own in measured):
             check.fail(
                 "objective",
-                f"must have queries that are measured, or parts of such, not {query!r}.",
+                f"must have queries that are parts of measured ones, not {query!r}.",
             )
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             if not (math.isfinite(value) and value >= 0):

@@ -21,7 +21,7 @@ def columns(release: Any, confidence: float | None) -> dict[str, np.ndarray]:
         "depth": tree.depth,
     }
     results = columns_of_results(release, confidence)
-    # Some of these names are columns of files only.
+    # Labels must not use the names of columns that only some files have, either.
     taken = [*place, *results, *INTERVAL, "exact", "stored_label"]
     taken += ["note"] if release.ledger.enforced else []
     return place | label_columns(tree, taken, None) | results

@@ -112,7 +112,7 @@ def quantiles(
     """Two-sided quantiles of laws with these cumulants; no excess kurtosis is above `kurtosis`."""
     with np.errstate(invalid="ignore", divide="ignore"):
         excess = fourth / variance**2
-    # Rounding, 0 / 0 (known exactly) and inf / inf (not known) must not lead out of this range.
+    # Rounding, 0 / 0 (known exactly) and inf / inf (unknown) must not leave the range of kurtoses.
     excess = np.clip(np.nan_to_num(excess), 0, kurtosis)
     return np.interp(excess, *_quantiles_by_kurtosis(confidence)) * np.sqrt(variance)
 
@@ -130,7 +130,7 @@ def _largest_step(fourth_powers: np.ndarray) -> np.ndarray:
 @lru_cache(maxsize=16)
 def _quantiles_by_kurtosis(confidence: float) -> tuple[np.ndarray, np.ndarray]:
     """Two-sided quantiles of variance-gamma laws of variance one, by their excess kurtosis."""
-    from scipy.special import erfc, gammainccinv
+    from scipy.special import erfc, gammainccinv, ndtri
 
     excess = np.arange(0, _LARGEST_KURTOSIS + 0.01, 1 / 16)
     # Gauss-Legendre nodes in w, where u = w^3 is the upper tail probability: many are in the tail.
@@ -145,13 +145,7 @@ def _quantiles_by_kurtosis(confidence: float) -> tuple[np.ndarray, np.ndarray]:
             middle = (low + high) / 2
             above = erfc(middle[:, None] / spread) @ weight > 1 - confidence
             low, high = np.where(above, middle, low), np.where(above, high, middle)
-    return excess, np.concatenate([[_normal_quantile(confidence)], high])
-
-
-def _normal_quantile(confidence: float) -> float:
-    from scipy.special import ndtri
-
-    return -float(ndtri((1 - confidence) / 2))
+    return excess, np.concatenate([[-ndtri((1 - confidence) / 2)], high])
 
 
 # --------------------------------------------------------------------------- fourth cumulants

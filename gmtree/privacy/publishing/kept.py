@@ -49,8 +49,8 @@ class KeptShare(NamedTuple):
             share, error = self.share[k - 1], self.std_error[k - 1]
             known = np.isfinite(share + error)
             rows.append((str(k), *(f"{x:.1%}" if known else "?" for x in (share, error))))
-        title = f"Estimated share of records that at most K per person keep ({self.spent} spent)"
-        note = f"Records of a person beyond the first {most:,} are not part of the whole."
+        title = f"Estimated share of records kept with at most K per person ({self.spent} spent)"
+        note = f"Shares are relative to the first {most:,} records of each person."
         return "\n".join([title, *table(rows), note])
 
 
@@ -74,9 +74,9 @@ def kept_share(
     people : column of labels
         The person of each record, as in the column `person` of :func:`gmtree.release_frame`.
     most : int
-        Public and chosen in advance, from 2 to 1,000: people with more records count as if they had
-        `most`.
-    epsilon, rho
+        The largest bound to consider, from 2 to 1,000, chosen without looking at the data. People
+        with more records count as if they had `most`.
+    epsilon, rho : int, Fraction, str or float
         Budget of the estimate; give one of them.
     person : str
         Name of the column, which is the privacy unit of `account`.
@@ -132,7 +132,7 @@ def estimate(
         share = np.where(whole > 0, np.clip(kept @ by_size / whole, 0, 1), np.nan)
         slope = (kept - share[:, None] * size) / whole
     if account is not None:
-        # Everything that was paid for is in the result.
+        # The result has everything that the charge paid for, so no stored copy is needed.
         account.finish(made)
     spent = f"{made.ledger.measure} = {short(made.ledger.total, up=True)}"
     return KeptShare(share, np.sqrt((slope * error) ** 2 @ np.ones(most)), spent)

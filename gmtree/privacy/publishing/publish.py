@@ -257,8 +257,8 @@ class Published(ABC, Generic[Solver]):
         """Origin of the release, for readers of its file.
 
         It has the function, the time, the versions of packages, the options, the fingerprint of the
-        tree, and the entry of the account that was charged, if any. Releases that an older version
-        saved have None.
+        tree, and the entry of the account that was charged, if any. It is None if the release has
+        no record of these.
         """
         return with_tree(self._origin, self.tree)
 

@@ -44,6 +44,11 @@ class OrderedLeaves:
     def cdf(self, confidence: float = 0.95) -> Interval:
         """Cumulative shares of ordered leaves, such as ages or incomes, with intervals.
 
+        Parameters
+        ----------
+        confidence : float
+            Above 0 and below 1.
+
         Returns
         -------
         Interval
@@ -82,6 +87,7 @@ class OrderedLeaves:
             goes from ``edges[k]`` to ``edges[k + 1]``, and its records are assumed to be spread
             evenly. Without edges, quantiles are node numbers of leaves.
         confidence : float
+            Above 0 and below 1.
 
         Returns
         -------
@@ -145,10 +151,9 @@ def _one(leaves: _Leaves, q: float, edges: np.ndarray | None) -> tuple[float, fl
 def proper_edges(edges: Any, bins: int | None = None) -> np.ndarray:
     """Check edges: increasing numbers, one more than there are bins."""
     found = _numbers("edges", edges)
-    if found.ndim != 1 or found.size < 2 or not np.all(np.diff(found) > 0):
+    increase = found.ndim == 1 and found.size > 1 and np.all(np.diff(found) > 0)
+    if not (increase and np.isfinite(found).all()):
         check.fail("edges", "must be at least two finite numbers that increase.")
-    if not np.isfinite(found).all():
-        check.fail("edges", "must be finite.")
     if bins is not None and found.size != bins + 1:
         check.fail(
             "edges", f"must have one number more than there are leaves ({bins}), not {found.size}."

@@ -217,6 +217,11 @@ class Release(OrderedLeaves, Published[Consistency]):
         non-negative release can lie outside of them. For such a release, both ends are raised to
         zero if they are negative.
 
+        Parameters
+        ----------
+        confidence : float
+            Above 0 and below 1.
+
         Notes
         -----
         The variance and the fourth cumulant of each estimate's error are exact. The quantile is
@@ -330,9 +335,9 @@ class Release(OrderedLeaves, Published[Consistency]):
     def to_frame(self, confidence: float = 0.95, *, backend: str | None = None) -> Any:
         """Return a pandas, polars or pyarrow frame with one row per node; see `Tree.to_frame`.
 
-        Columns: ``node`` and ``parent`` (numbers; -1 above the root), ``depth``, the label of the
-        node (``label``) or, for a tree made from named levels, of the node and all above it (one
-        column each), ``value``, ``noisy`` (missing where not measured), ``estimate``, its standard
+        Columns: ``node`` and ``parent`` (node numbers; the parent of the root is -1), ``depth``,
+        ``label`` (or, for a tree made from named levels, one column of labels per level),
+        ``value``, ``noisy`` (missing if the node was not measured), ``estimate``, its standard
         error ``estimate_std_error``, and the ends ``estimate_low`` and ``estimate_high`` of its
         intervals at this `confidence`.
 

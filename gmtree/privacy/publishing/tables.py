@@ -195,8 +195,8 @@ class TableRelease(Published[TableConsistency]):
         """Standard error of each cell of a query of `estimate`, at every node, exactly.
 
         It is equal for all cells of a query at a node, and infinite if only sums of cells are
-        known. With structural zeros it is an upper bound for the other cells: it does not count
-        what the zeros add to the precision.
+        known. With structural zeros it is an upper bound for the other cells, because it ignores
+        the precision that the zeros add.
         """
         return np.sqrt(self._post.node_variance(query))
 
@@ -208,7 +208,7 @@ class TableRelease(Published[TableConsistency]):
         Each interval covers the true count with a probability of at least `confidence`, over the
         noise. Intervals belong to `estimate`; for a non-negative release, negative ends are raised
         to 0. They are exact for Gaussian noise, apart from its steps of whole numbers. For Laplace
-        noise they are as wide as any sum of such noises with this variance can require.
+        noise they are wide enough for any sum of such noises with this variance.
 
         Examples
         --------
@@ -279,9 +279,9 @@ class TableRelease(Published[TableConsistency]):
     def to_frame(
         self, query: TableQuery = (), confidence: float = 0.95, *, backend: str | None = None
     ) -> Any:
-        """Return a frame with one row per node, and value and interval of each cell of a query.
+        """Return a DataFrame with one row per node, and value and interval of each cell of a query.
 
-        Without axes, the query is the total of each node.
+        By default, the query is the total of each node.
 
         Columns are named by the labels of the cell: ``value_f_old``, ``estimate_f_old``,
         ``estimate_low_f_old`` and ``estimate_high_f_old``. Axes without labels use numbers from 0,

@@ -721,7 +721,7 @@ def test_the_head_of_a_ledger_bounds_every_guess(measure, loss, most):
     tree = gm.shapes.star(2)
     ledger = allocate(tree, **{measure: loss}, max_contributions=most, shares=[0, 1]).ledger
     head = str(ledger).splitlines()[1]
-    stated = float(re.search(r"at most ([0-9.]+) % after", head)[1]) / 100
+    stated = float(re.search(r"chance is at most ([0-9.]+) %", head)[1]) / 100
     x = np.arange(-4000, 4001)
     scale = float(ledger.scales[1])
     power = np.abs(x) / scale if measure == "epsilon" else x**2 / (2 * scale**2)

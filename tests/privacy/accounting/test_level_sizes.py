@@ -62,7 +62,7 @@ def test_the_ledger_is_that_of_the_tree(seed, neighbors, budget):
 
 def test_wrong_sizes():
     for sizes, rule in (
-        ([2, 3], "begin with the root"),
+        ([2, 3], "must begin with 1, for the root"),
         ([1, 3, 2], "must not fall.*; level 3 does"),
         ([1, 3, 3, 5, 4], "must not fall.*; level 5 does"),
         ([], "root"),

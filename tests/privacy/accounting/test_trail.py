@@ -88,12 +88,14 @@ def test_a_restored_backup_is_noticed_when_a_release_is_shown(path, tmp_path):
     shutil.copy(backup, path)
     restored = Account(path=path)
     assert restored.verify(first) == 1
-    text = "must know the release, which was charged as its entry 2; of its 1 entries"
+    text = r"the release, which was charged as its entry 2; none of its entries \(1 in total\) is"
     with pytest.raises(ValueError, match=text):
         restored.verify(first, second)
     # Another release takes the place of the lost entry.
     charged(restored)
-    with pytest.raises(ValueError, match="charged as its entry 2; of its 2 entries"):
+    with pytest.raises(
+        ValueError, match=r"charged as its entry 2; none of its entries \(2 in total\)"
+    ):
         restored.verify(second)
     with pytest.raises(ValueError, match="must know the release"):
         Account(epsilon=1).verify(first)
@@ -163,6 +165,15 @@ def test_verify_commands(folder, capsys):
     assert run("verify", "free.csv") == 0
     assert "was not charged to an account" in capsys.readouterr().out
     assert publish("x.csv", "--purpose", "none") == 2
+
+
+def test_verify_a_release_whose_account_had_no_file(folder, capsys):
+    account = Account(epsilon=1)
+    gm.release(gm.shapes.star(3), [3, 4], epsilon=1, account=account).save("memory.NPZ")
+    assert run("verify", "memory.NPZ") == 0
+    assert "was charged to an account that was kept in memory only" in capsys.readouterr().out
+    assert run("info", "memory.NPZ") == 0
+    assert "entry 1 of the account in memory: epsilon 1" in capsys.readouterr().out
 
 
 def test_verify_finds_what_was_changed(folder, capsys):

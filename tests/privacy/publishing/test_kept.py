@@ -65,8 +65,8 @@ def test_nobody_and_much_noise():
     found = privacy.kept_share(np.array([], int), most=3, epsilon="1/1000")
     assert found.share.shape == (3,)
     text = str(privacy.kept_share(PEOPLE, rho=1))
-    assert "Estimated share of records that at most K per person keep (rho = 1 spent)" in text
-    assert "Records of a person beyond the first 20 are not part of the whole." in text
+    assert "Estimated share of records kept with at most K per person (rho = 1 spent)" in text
+    assert "Shares are relative to the first 20 records of each person." in text
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_dry_run_spends_the_budget_of_the_estimate(tmp_path, monkeypatch, caps
     for tables in ([], ["--axes", "sex", "--cells", "cells.csv"]):
         assert cli.main([*words, *tables, "--estimate-kept", "1/100"]) == 0
         out = capsys.readouterr().out
-        assert "at most K per person keep (epsilon = 1/100 spent)" in out
+        assert "kept with at most K per person (epsilon = 1/100 spent)" in out
         assert "Nothing else was drawn or spent, and no file was written." in out
     account = privacy.Account(path="budget.json")
     assert account.spent == Fraction(2, 100)
