@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return status
     except BrokenPipeError:
         # The reader of the output has closed it, as `head` does. That is not an error.
-        _forget_output()
+        _finish_output()
         return 0
     except MemoryError:
         return _fail("there is not enough memory.")
@@ -81,25 +81,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _fail(message: str) -> int:
     """Print an error in one line and return the exit status."""
-    _forget_output(flush=True)
+    _finish_output()
     if sys.stderr is not None:
         with suppress(OSError):
             say(f"gmtree: error: {' '.join(message.split())}", sys.stderr)
     return 2
 
 
-def _forget_output(*, flush: bool = False) -> None:
-    """Drop unwritten output, because Python would fail to write it when the process ends."""
-    if sys.stdout is None:
-        return
+def _finish_output() -> None:
+    """Write the remaining output or else drop it, because Python would fail to write it at exit."""
     try:
-        if flush:
+        if sys.stdout is not None:
             sys.stdout.flush()
-            return
     except OSError:
-        pass
-    with suppress(OSError, ValueError):  # in another program, standard output may not be a file
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        with suppress(OSError, ValueError):  # in another program, this stream may not be a file
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fill_closed_streams() -> None:

@@ -7,12 +7,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gmtree.cli import files
 from gmtree.cli.table_files import Leaf, Rows, level_names
+
+if TYPE_CHECKING:
+    from gmtree.privacy.publishing.kept import KeptShare
+    from gmtree.privacy.publishing.people import Bounds
+    from gmtree.tree import Tree
 
 # --estimate-kept counts at most this number of records of each person.
 MOST_RECORDS = 20
@@ -131,8 +136,8 @@ def _queries(text: str | None, axes: list[str]) -> list[tuple[str, ...]]:
 
 
 def tree_and_counts(
-    args: argparse.Namespace, levels: list[str], tables: Tables | None, bounds: Any
-) -> tuple[Any, np.ndarray]:
+    args: argparse.Namespace, levels: list[str], tables: Tables | None, bounds: Bounds
+) -> tuple[Tree, np.ndarray]:
     """The tree, and the counts or tables of its leaves in their order."""
     from gmtree.tree import Tree
 
@@ -152,7 +157,7 @@ def tree_and_counts(
     return Tree.from_levels(columns, levels=levels), counts
 
 
-def kept_share(args: argparse.Namespace) -> Any:
+def kept_share(args: argparse.Namespace) -> KeptShare:
     """The private estimate that --estimate-kept asks for, which is charged to --account."""
     from gmtree.privacy import Account
     from gmtree.privacy.publishing.kept import estimate
@@ -205,7 +210,7 @@ class _Records:
             found[place] += count
         return found
 
-    def add_up_people(self, bounds: Any) -> dict[tuple[Leaf, Cell], int]:
+    def add_up_people(self, bounds: Bounds) -> dict[tuple[Leaf, Cell], int]:
         """The number of records by leaf and cell, without a person's records beyond `bounds`."""
         from gmtree.labels.codes import Codes
         from gmtree.labels.columns import encode

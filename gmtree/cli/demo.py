@@ -107,14 +107,14 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _rmse_by_level(tree: Any, error: np.ndarray) -> np.ndarray:
+def _rmse_by_level(tree: Tree, error: np.ndarray) -> np.ndarray:
     """Root mean square of `error` for each depth, the root's first."""
     level = tree.depth - 1
     sums = np.bincount(level, weights=np.square(error, dtype=np.float64))
     return np.sqrt(sums / np.bincount(level))
 
 
-def _table(tree: Any, columns: dict[str, np.ndarray]) -> str:
+def _table(tree: Tree, columns: dict[str, np.ndarray]) -> str:
     sizes = np.bincount(tree.depth)[1:]
     rows = [("level", "nodes", *columns)]
     for k, (name, size) in enumerate(zip(CENSUS_LEVELS, sizes, strict=True)):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gmtree._text import say
 from gmtree.cli import files
+
+if TYPE_CHECKING:
+    from gmtree.tree import Tree
 
 _NEWICK = (".nwk", ".nw", ".newick", ".tre", ".tree")
 NEWICK = (*_NEWICK, *(f"{ending}.gz" for ending in _NEWICK))
@@ -104,7 +107,7 @@ def _origin(provenance: dict[str, Any] | None) -> str:
     return "\n".join(lines)
 
 
-def _describe_newick(tree: Any) -> str:
+def _describe_newick(tree: Tree) -> str:
     """Size, labels and branch lengths of a phylogeny, and an outline of its top."""
     lines = [repr(tree), ""]
     names = 0 if tree.labels is None else sum(x is not None for x in tree.labels)
@@ -118,7 +121,7 @@ def _describe_newick(tree: Any) -> str:
     return "\n".join([*lines, "", tree.outline(depth=4, children=4)])
 
 
-def _tree(path: Path, levels: list[str]) -> Any:
+def _tree(path: Path, levels: list[str]) -> Tree:
     from gmtree.cli.table_files import Rows
     from gmtree.tree import Tree
 
@@ -137,7 +140,7 @@ def _depth(row: tuple[str, ...]) -> int:
     return max((k for k, label in enumerate(row, start=1) if label), default=0)
 
 
-def _describe_tree(tree: Any) -> str:
+def _describe_tree(tree: Tree) -> str:
     from gmtree.tree.locate import level_names
 
     lines = [repr(tree), ""]

@@ -8,7 +8,7 @@ import sys
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,14 @@ from gmtree._text import say, short
 from gmtree.cli import files, resume
 from gmtree.cli.counts import MOST_RECORDS, Tables, add_options, kept_share, tree_and_counts
 from gmtree.cli.table_files import level_names
+
+if TYPE_CHECKING:
+    from gmtree.privacy.accounting.budget import Budget
+    from gmtree.privacy.accounting.workload import Workload
+    from gmtree.privacy.planning.plan import Plan
+    from gmtree.privacy.publishing.people import Bounds
+    from gmtree.privacy.publishing.publish import Published
+    from gmtree.tree import Tree
 
 _DESCRIPTION = """\
 Publish the counts of a table with differential privacy.
@@ -207,6 +215,7 @@ def _add_output(p: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Read, release, write, and print the ledger; return the exit status."""
     from gmtree.privacy.accounting.ledger_text import query_name
+    from gmtree.privacy.publishing.bootstrap import bootstrap
     from gmtree.privacy.publishing.measuring import forget_locals
 
     outer = sys.exc_info()[1]
@@ -227,9 +236,7 @@ def run(args: argparse.Namespace) -> int:
     where = sys.stderr if args.output == files.STANDARD else sys.stdout
     say(_describe(made.tree, made.plan, args), where)
     if args.bootstrap is not None:
-        errors = made.bootstrap(args.bootstrap)
-        by_query = errors if isinstance(errors, dict) else {None: errors}
-        for query, found in by_query.items():
+        for query, found in bootstrap(made, args.bootstrap, None).items():
             title = "" if query is None else f"Query {query_name(query)}. "
             say(f"\n{title}{found}", where)
     return 0
@@ -251,7 +258,7 @@ def _foresee(args: argparse.Namespace) -> str:
     return f"{described}\n\n{found}\n\nNothing else was drawn or spent, and no file was written."
 
 
-def _describe(tree: Any, plan: Any, args: argparse.Namespace) -> str:
+def _describe(tree: Tree, plan: Plan, args: argparse.Namespace) -> str:
     """Describe the release, its errors by level and its ledger."""
     from gmtree.frames.doubts import doubts_about_levels
     from gmtree.privacy.accounting.ledger_text import records
@@ -345,7 +352,7 @@ def _check_options(args: argparse.Namespace) -> str:
     return ending
 
 
-def _release(args: argparse.Namespace) -> Any:
+def _release(args: argparse.Namespace) -> Published[Any]:
     """The release that the options ask for."""
     from gmtree.privacy import Account, Release, TableRelease
     from gmtree.privacy.accounting.allocation import divide
@@ -371,7 +378,7 @@ def _release(args: argparse.Namespace) -> Any:
     return made
 
 
-def _prepare(args: argparse.Namespace) -> tuple[Any, np.ndarray, Any, Any]:
+def _prepare(args: argparse.Namespace) -> tuple[Tree, np.ndarray, Budget, Workload]:
     """The tree, the counts of its leaves, the budget and the queries of each node."""
     from gmtree.privacy import LEAVES_FROM_RECORDS, optimal_shares
     from gmtree.privacy.accounting.budget import Budget
@@ -407,7 +414,7 @@ def _prepare(args: argparse.Namespace) -> tuple[Any, np.ndarray, Any, Any]:
     return tree, counts, budget, workload_of(budget, **what)
 
 
-def _bounds(args: argparse.Namespace) -> Any:
+def _bounds(args: argparse.Namespace) -> Bounds:
     """Return the bounds on the records of one person."""
     from gmtree.privacy.publishing.people import bounds_of
 
@@ -436,7 +443,7 @@ def may_write(path: Path, force: bool) -> bool:
 # --------------------------------------------------------------------------- output
 
 
-def _write(made: Any, args: argparse.Namespace, ending: str) -> None:
+def _write(made: Published[Any], args: argparse.Namespace, ending: str) -> None:
     """Write a release to OUT, and then remove the copy that is stored beside its account."""
     from gmtree.privacy import Account
     from gmtree.privacy.files.storage import ledger_path, save_ledger
@@ -451,7 +458,7 @@ def _write(made: Any, args: argparse.Namespace, ending: str) -> None:
         Account(path=args.account).finish(made)
 
 
-def _write_csv(made: Any, path: Path, confidence: float) -> None:
+def _write_csv(made: Published[Any], path: Path, confidence: float) -> None:
     from gmtree.privacy.accounting.ledger_text import left_out
     from gmtree.privacy.publishing.columns import columns
 

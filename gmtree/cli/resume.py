@@ -12,7 +12,10 @@ from gmtree._text import say
 from gmtree.cli.account import open_account
 
 if TYPE_CHECKING:
+    from gmtree.privacy.accounting.ledger import Ledger
     from gmtree.privacy.accounting.unfinished import Unfinished
+    from gmtree.privacy.publishing.publish import Published
+    from gmtree.tree import Tree
 
 _OPTIONS = ("run", "resume", "account", "output", "force", "confidence")
 _NOT_GIVEN = (None, False, "", "equal", "add_remove")
@@ -42,7 +45,7 @@ def check(args: argparse.Namespace) -> None:
     _chosen(args)
 
 
-def load(args: argparse.Namespace) -> Any:
+def load(args: argparse.Namespace) -> Published[Any]:
     """Return the release to resume, and set its options in `args`."""
     item = _chosen(args)
     made = item.load()
@@ -50,7 +53,7 @@ def load(args: argparse.Namespace) -> Any:
     return made
 
 
-def refuse_again(args: argparse.Namespace, tree: Any, ledger: Any) -> None:
+def refuse_again(args: argparse.Namespace, tree: Tree, ledger: Ledger) -> None:
     """Refuse a release that was charged with these terms, but not written."""
     from gmtree.privacy.accounting.account_file import ledger_fingerprint
     from gmtree.privacy.files.packing import fingerprint

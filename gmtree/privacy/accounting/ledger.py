@@ -239,7 +239,7 @@ class Ledger:
         if self.neighbors == "add_remove":
             said.insert(
                 1,
-                "If a person has more records than are counted, one more of them may replace a "
+                "If a person has more records than are counted, a further record may replace a "
                 "counted one: that can cost up to twice the total.",
             )
         return said

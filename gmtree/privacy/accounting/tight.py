@@ -35,7 +35,7 @@ def tight_epsilon(ledger: Any, delta: Fraction) -> float:
     if not noise.has_loss_law or not measured or not ledger.total:
         return general
     bounds = [general]
-    sigmas = {line.scale for line in measured if line.scale is not None}
+    sigmas = {line.scale for line in measured}
     ones = {sigma: noise.gaussian_loss(sigma) for sigma in sigmas}
     ratios = [math.inf if one is None else one * 2 * sigma**2 for sigma, one in ones.items()]
     if max(ratios) < math.inf:
@@ -43,7 +43,7 @@ def tight_epsilon(ledger: Any, delta: Fraction) -> float:
     if ledger.max_contributions == 1:
         counts = Counter[Fraction]()
         for line in measured:
-            counts[line.scale or Fraction(0)] += _most_changed(ledger, line)
+            counts[line.scale] += _most_changed(ledger, line)
         bounds.append(path_epsilon(tuple(sorted((+counts).items())), delta))
     return min(bounds)
 

@@ -56,11 +56,9 @@ class Person:
         leaves = tree.aggregate(np.ones(tree.n_leaves, np.int64))
         found = []
         for depth in range(1, tree.height + 1):
-            sizes = leaves[tree.depth == depth]
+            sizes = np.sort(leaves[tree.depth == depth])[::-1]
             # At most as many nodes matter as there are records.
-            largest = np.sort(np.partition(sizes, -self.records)[-self.records :]
-                              if sizes.size > self.records else sizes)[::-1]  # fmt: skip
-            found.append(self._spread(largest.tolist()))
+            found.append(self._spread(sizes[: self.records].tolist()))
         return found
 
     def worst_case(

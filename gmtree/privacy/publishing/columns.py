@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
@@ -54,8 +55,8 @@ def _of_tables(release: Any, confidence: float | None) -> dict[str, Any]:
     for query in release.queries:
         for name, column in of_query(release, query, confidence).items():
             name = "_".join((name, *query)) if name == "estimate_std_error" else name
-            again = [f"{name}_{k}" for k in range(2, len(found) + 2)]
-            found[next(x for x in (name, *again) if x not in found)] = column
+            names = chain([name], (f"{name}_{k}" for k in count(2)))
+            found[next(x for x in names if x not in found)] = column
     return found
 
 

@@ -6,11 +6,11 @@ equal Laplace noises, and the laws that interpolate between these sums: variance
 is, a normal variable whose variance has a gamma distribution. Each value gets the quantile of the
 variance-gamma law that has its variance and its fourth cumulant.
 
-Noise is a whole number, so that an error has steps, whose size is the largest weight that any
-measurement has in it. If we add a uniform variable as wide as a step, the error has a smooth law
-with known cumulants. Whenever this sum is within w, the error itself is within w plus half a step.
-Half-widths computed in this way reach the next error that can occur, and cover the truth with at
-least the wanted probability even if the noise is small compared with the steps.
+Noise is a whole number, so that an error changes in steps. Their size is the largest weight that
+any measurement has in the error. If we add a uniform variable as wide as a step, the error has a
+smooth law with known cumulants. Whenever this sum is within w, the error itself is within w plus
+half a step. Half-widths computed in this way reach the next error that can occur, and cover the
+truth with at least the wanted probability even if the noise is small compared with the steps.
 """
 
 from __future__ import annotations

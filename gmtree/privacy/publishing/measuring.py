@@ -148,7 +148,7 @@ def cut_off(by_leaf: np.ndarray, most: int) -> np.ndarray:
 
 
 def _leaf_totals(tree: Tree, by_leaf: np.ndarray) -> np.ndarray:
-    """Totals of the tables of leaves; above the bound if a cell or the total is."""
+    """Totals of the tables of leaves. If a cell or a total is above the bound, so is the result."""
     most = largest_sum(tree)
     axes = tuple(range(1, by_leaf.ndim))
     # Floats are exact below the bound; above it, sums of integers might not fit into 64 bits.

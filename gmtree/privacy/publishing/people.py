@@ -62,8 +62,8 @@ def bounds_of(
     if enforced and neighbors == "change_one" and (max_leaves or max_per_leaf):
         check.fail(
             "max_leaves" if max_leaves else "max_per_leaf",
-            "must be None with neighbors='change_one': how many records stay would depend on where "
-            "they are, and their number is public.",
+            "must be None with neighbors='change_one': the number of counted records is then "
+            "public, and would depend on the leaves of a person's records.",
         )
     product = max_leaves * max_per_leaf if max_leaves and max_per_leaf else None
     if max_contributions is None and product is None and (max_leaves or max_per_leaf):
