@@ -312,6 +312,14 @@ def real(argument: str, x: Any) -> float:
     return number
 
 
+def positive(argument: str, x: Any) -> float:
+    """A finite positive number."""
+    number = real(argument, x)
+    if number <= 0:
+        fail(argument, f"must be positive, not {number}.")
+    return number
+
+
 def flag(argument: str, x: Any) -> bool:
     """True or False; other objects are refused, even if they have a truth value."""
     if not isinstance(x, (bool, np.bool_)):

@@ -11,15 +11,15 @@ The files of this package:
     exact           values known exactly, which must not contradict each other
     bounded         the optimum with leaves bounded from below, and why it is exact
     rounding        whole numbers with exact sums
-    messages        estimates that subtrees pass to the rest of a tree held in several parts
+    messages        estimates that subtrees pass upward, for trees that are held in several parts
     errors          variances and covariances of the result
     diagnostics     Diagnostics: measurements checked against each other
     certificate     a check of optimality that does not depend on how the values were found
     tracking        Tracker: measurements that change one at a time
-    block_sweeps    several problems on one tree in one sweep over rows of numbers
+    block_sweeps    several problems with one tree, solved together in one pair of sweeps
     tables/         gmtree.TableConsistency: tables of which marginals are measured
     crossed/        gmtree.CrossedConsistency: one tree for each axis
-    sparse/         any sparse aggregation matrix: optimal values, variances, values not negative
+    sparse/         optimal values and their variances, for any sparse aggregation matrix
 """
 
 from gmtree.consistency.certificate import ProjectionInfo

@@ -23,7 +23,7 @@ from gmtree.consistency.exact import Tolerance
 from gmtree.consistency.factor import Factor
 from gmtree.tree.locate import node_in_error
 
-# Newton's method rarely needs more than ten rounds, in the first of which prices may take any step.
+# Newton's method rarely needs more than ten rounds. In the free ones, prices may take any step.
 MOST_ROUNDS = 16
 FREE_ROUNDS = 5
 STRETCH = 1 << 15
@@ -120,7 +120,8 @@ def _settle_prices(
 ) -> bool:
     """Write the optimum into `out` if Newton's method finds it; returns whether it does.
 
-    Values known exactly must be within their bounds. If no values meet all bounds, it finds none.
+    Values known exactly must be within their bounds. If no consistent values meet all bounds, the
+    method does not settle.
     """
     tree = factor.tree
     if tree.n == 1 or factor.has_undetermined:
@@ -177,6 +178,7 @@ def by_polylines(
             held = (status == which) & np.isfinite(bound) & free
             np.copyto(noisy, bound, where=held)
             s[held] = 0
+    # Bounds at which nodes are held may differ from their sums by rounding: this is not refused.
     held_factor = replace(Factor.of(tree, {"node": s}, threads), exact=factor.exact[:0])
     del s, free, status
     x = np.empty(tree.n)
@@ -199,7 +201,8 @@ def find_status(
     count, first = np.zeros((2, tree.n_internal), np.int64)
     reach.count_entries(layout.order, *factor.families, lower, upper, count)
     reach.place_entries(layout.order, *factor.families[1:], lower, count, first)
-    # The root needs only which of its entries are passed, so they need not be sorted.
+    # The price of the root is 0, so its entries need not be sorted if all nodes are measured and
+    # the root has no bounds.
     is_simple = not some_missing and all(
         bound is None or np.isinf(bound[tree.root]) for bound in (lower, upper)
     )

@@ -45,18 +45,19 @@ class BlockSweeps:
     exact: tuple[np.ndarray, ...]
 
     @classmethod
-    def of(cls, tree: Tree, factors: Sequence[Factor | None], first: Any) -> BlockSweeps:
-        """From stage 1 of each block, or None for a block that nothing measures, which stays 0."""
-        first = np.asarray(first, np.int64)
+    def of(cls, tree: Tree, factors: Sequence[Factor | None], first: Sequence[int]) -> BlockSweeps:
+        """Weights from stage 1 of each block; a block that is not measured (None) stays 0."""
         inner, every = (tree.n_internal, len(factors)), (tree.n, len(factors))
         gain, carry, share = np.zeros(inner), np.zeros(inner), np.zeros(every)
         for k, factor in enumerate(factors):
             if factor is not None:
                 columns = (gain[:, k], carry[:, k], share[:, k])
                 kernels.steps(tree._layout.parent, *factor.weights, *columns)
-        segments = tree._segments(int(first[-1]))
+        segments, starts = tree._segments(first[-1]), np.array(first, np.int64)
         exact = tuple(np.empty(0, np.int64) if f is None else f.exact for f in factors)
-        return cls(tree, replace(tree._layout, segments=segments), gain, carry, share, first, exact)
+        return cls(
+            tree, replace(tree._layout, segments=segments), gain, carry, share, starts, exact
+        )
 
     def workspace(self, width: int) -> np.ndarray:
         """Zeros for the sums of children, with one row even if no node has children."""
@@ -91,11 +92,11 @@ class BlockSweeps:
 
 
 def with_work(kernel: Callable[..., Any], args: tuple, size: int | tuple[int, ...]) -> Callable:
-    """A function of a range that gives the kernel its own memory, so that threads can use it."""
+    """A function that runs the kernel over a range, with memory that no other thread uses."""
     spare: list[np.ndarray] = []
 
     def call(start: int, stop: int) -> None:
-        # Another thread may take the last array between a test of the list and `pop`.
+        # Testing first would not help: another thread may take the last array before `pop`.
         try:
             work = spare.pop()
         except IndexError:

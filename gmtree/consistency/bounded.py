@@ -65,33 +65,17 @@ from gmtree.consistency.factor import Factor
 LARGEST_EXPONENT = 200
 LARGEST = 2.0**LARGEST_EXPONENT
 
-# Numbers of a cache line, and so the columns that become rows together.
+# Columns that are copied to rows at a time: as many as a cache line holds numbers.
 _COLUMNS = 8
-
-
-def _infeasible_node(
-    factor: Factor, v: np.ndarray, bounds: np.ndarray, tolerance: Tolerance
-) -> int | None:
-    """A node whose exactly known value is below the least possible sum of its leaves, or None.
-
-    If there are several, this is the first of them in canonical order.
-    """
-    tree, layout = factor.tree, factor.tree._layout
-    least, lost, size = np.zeros((3, tree.n))
-    least[tree._sweep_rank[tree.leaves]] = bounds
-    fractional = np.zeros(tree.n, bool)
-    problem = (layout.parent, layout.order, _sweep.readonly(v), factor.s)
-    bad = kernels.least_sums(*problem, least, lost, size, fractional, *tolerance)
-    return None if bad < 0 else int(tree._sweep_order[bad])
 
 
 def project_bounded(
     factor: Factor, threads: int | None, v: np.ndarray, bounds: np.ndarray, out: np.ndarray
 ) -> int:
-    """Write the optimum with bounded leaves into `out`; returns the passes of the worst column.
+    """Write the optimum with bounded leaves into `out`; returns the most passes of any column.
 
-    Columns are solved one after the other. Reading a single column takes as long as reading a cache
-    line of them, so some of them together become rows first.
+    Columns are solved one after the other. Reading one column from memory takes as long as reading
+    all columns of its cache lines, so that several columns are copied to rows at a time.
     """
     if v.ndim > 1 or factor.exact.size:
         # A single column is checked while it is solved, before anything is written.
@@ -118,7 +102,7 @@ def project_bounded(
 
 
 def _as_rows(columns: np.ndarray) -> np.ndarray:
-    """The columns as rows of float64, copied a block at a time, so that it stays in the cache."""
+    """The columns as rows of float64, copied in blocks that fit into the processor's cache."""
     rows = np.empty(columns.T.shape)
     for first in range(0, len(columns), 4096):
         rows[:, first : first + 4096] = columns[first : first + 4096].T
@@ -167,11 +151,20 @@ class BoundedSolver:
     def _refuse_infeasible(
         self, v: np.ndarray, noisy: np.ndarray, bounds: np.ndarray, tolerance: Tolerance
     ) -> None:
-        """Refuse values known exactly to be too small; `noisy` and `bounds` may be scaled."""
-        if not self._factor.some_exact:
+        """Refuse exactly known values below the least possible sum of their leaves.
+
+        `noisy` and `bounds` may be scaled; `v` holds the measurements for the error message.
+        """
+        factor, tree, layout = self._factor, self._factor.tree, self._factor.tree._layout
+        if not factor.some_exact:
             return
-        i = _infeasible_node(self._factor, noisy, bounds, tolerance)
-        if i is not None:
+        least, lost, size = np.zeros((3, tree.n))
+        least[tree._sweep_rank[tree.leaves]] = bounds
+        fractional = np.zeros(tree.n, bool)
+        problem = (layout.parent, layout.order, _sweep.readonly(noisy), factor.s)
+        bad = kernels.least_sums(*problem, least, lost, size, fractional, *tolerance)
+        if bad >= 0:
+            i = int(tree._sweep_order[bad])
             check.fail(
                 "noisy",
                 "must leave room for the lower bounds; ",

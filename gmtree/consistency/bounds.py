@@ -34,17 +34,14 @@ class Bounds(NamedTuple):
         low, high = _read(tree, "lower", lower, -np.inf), _read(tree, "upper", upper, np.inf)
         if high is not None and np.isinf(high).all():
             high = None
-        if low is not None and low.shape == (tree.n,) and tree.n > 1:
-            inner = low[tree.internal]
-            if high is None and np.isinf(inner).all():
-                low = low[tree.leaves]
+        by_node = low is not None and 1 < low.size == tree.n
+        if low is not None and by_node and high is None and np.isinf(low[tree.internal]).all():
+            low, by_node = low[tree.leaves], False
         if nonnegative:
             low = np.zeros(()) if low is None else low
-            if low.shape == (tree.n,) and tree.n > 1:
-                low[tree.leaves] = np.maximum(low[tree.leaves], 0)
-            else:
-                low = np.maximum(low, 0)
-        if high is None and (low is None or low.shape != (tree.n,) or tree.n == 1):
+            leaves = tree.leaves if by_node else ...
+            low[leaves] = np.maximum(low[leaves], 0)
+        if high is None and not by_node:
             return None if low is None else cls(low, None, None)
         low, high = _by_node(tree, low, -np.inf), _by_node(tree, high, np.inf)
         if low is not None and high is not None:
@@ -59,7 +56,10 @@ class Bounds(NamedTuple):
 
 
 def _read(tree: Tree, argument: str, given: Any, none: float) -> np.ndarray | None:
-    """One number for all leaves, one per leaf, or one per node."""
+    """Read one argument: a number for all leaves, one per leaf, or one per node.
+
+    `none` is the infinite number that means no bound.
+    """
     if given is None:
         return None
     per, numbers = "leaf", given

@@ -26,9 +26,9 @@ class ProjectionInfo(NamedTuple):
         Number of nodes at their bounds.
     violation : float
         Largest distance by which the result misses a condition of optimality, in units of values.
-        It is computed from the result alone, in one sweep: how far any leaf would still move if it
-        could trade with the total or with another leaf, and how far sums, bounds and exactly known
-        values are missed. It is infinite if it cannot be computed.
+        It is computed from the result alone, in one sweep, and takes into account how far any leaf
+        would still move, alone or in exchange with another leaf, and by how much sums, bounds and
+        exactly known values are missed. It is infinite if it cannot be computed.
     """
 
     passes: int
@@ -44,7 +44,7 @@ def projection_info(
     lower, upper = (None, None) if bounds is None else bounds.by_node(tree)
     at_bound, worst = 0, 0.0
     with np.errstate(over="ignore"):
-        # The bounds rounded to the type of the result.
+        # The result was rounded to its type, and so must be the bounds that it is compared with.
         lower, upper = (None if a is None else a.astype(x.dtype) for a in (lower, upper))
     for values, noisy in zip(x.reshape(tree.n, -1).T, v.reshape(tree.n, -1).T, strict=True):
         held = np.zeros(tree.n, bool)

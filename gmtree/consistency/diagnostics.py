@@ -292,13 +292,13 @@ class Diagnostics:
         lines += _text.table(rows)
         # One leaf represents all measured leaves of its family.
         leaves = self.tree.leaves[~np.isnan(self.standardized[self.tree.leaves])]
-        _, first, count = np.unique(self.tree.parent[leaves], return_index=True, return_counts=True)
-        alike = dict(zip(leaves[first].tolist(), count.tolist(), strict=True))
+        _, first, sizes = np.unique(self.tree.parent[leaves], return_index=True, return_counts=True)
+        alike = dict(zip(leaves[first].tolist(), sizes.tolist(), strict=True))
         worst = self._worst(5, np.concatenate([self.tree.internal, leaves[first]]))
         if not worst:
             return "\n".join(lines)
-        several = int(np.count_nonzero(~np.isnan(self.standardized)))
-        usual = -float(ndtri((1 - 0.95 ** (1 / several)) / 2))
+        count = int(np.count_nonzero(~np.isnan(self.standardized)))
+        usual = -float(ndtri((1 - 0.95 ** (1 / count)) / 2))
         lines += [
             "Largest standardised residuals. If variances are right and errors normal, all",
             f"are below {usual:.1f} in at least 95 of 100 such trees.",
@@ -308,11 +308,8 @@ class Diagnostics:
             v, m, error = (f"{x:,.6g}" for x in each[2:5])
             name = self._name(each, alike.get(each.node, 1))
             table.append((name, v, m, error, f"{each.standardized:+.1f}"))
-        room = (
-            _WIDTH
-            - sum(2 + max(map(len, column)) for column in list(zip(*table, strict=True))[1:])
-            - 2
-        )
+        _, *numbers = zip(*table, strict=True)
+        room = _WIDTH - 2 - sum(2 + max(map(len, column)) for column in numbers)
         return "\n".join([*lines, *_text.table([(_short(x[0], room), *x[1:]) for x in table])])
 
     def _name(self, suspect: Suspect, alike: int) -> str:

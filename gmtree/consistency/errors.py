@@ -69,7 +69,7 @@ def read_noise(factor: Factor, noise: Any) -> np.ndarray:
         i = int(np.flatnonzero(bad.reshape(tree.n, -1).any(axis=1))[0])
         check.fail(
             "noise",
-            "must be finite and not negative where a node is measured; ",
+            "must be finite and not negative if a node is measured; ",
             check.Node(i),
             f" has {a[i]}.",
         )
@@ -103,7 +103,7 @@ def leaf_sum_variance(factor: Factor, mask: Any) -> float:
     a = check.array("mask", factor.tree._aligned("mask", mask, "leaf"))
     if a.dtype != bool:
         check.fail_type(
-            "mask", f"must hold bools, not {a.dtype}; sums over ranges of leaves: range_variance."
+            "mask", f"must hold bools, not {a.dtype}. For ranges of leaves, use range_variance."
         )
     if a.shape != (n_leaves,):
         check.fail("mask", f"must have one entry per leaf ({n_leaves}), not {a.shape}.")

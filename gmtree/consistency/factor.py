@@ -19,7 +19,7 @@ from gmtree.tree.measurements import variance_by_level
 
 # Ratios of two variances, or of a value to a variance, must neither overflow nor vanish.
 VARIANCE_RANGE = (1e-100, 1e100)
-# 1 - 1 / (1 + t) has lost three or four bits if t is as small as this.
+# If no t is smaller than this, the sweeps compute it from 1 / (1 + t), and lose at most four bits.
 SMALLEST_THAT_FOLLOWS = 0.1
 
 
@@ -90,7 +90,7 @@ def _refuse_ambiguous(tree: Tree, a: np.ndarray) -> None:
             f"could be one number per node or one per level, since this tree has {tree.n} of "
             "both, and ",
             check.Node(i),
-            f" is on level {tree.depth[i]}; say which: {{'node': [...]}} or {{'level': [...]}}.",
+            f" is on level {tree.depth[i]}; write {{'node': [...]}} or {{'level': [...]}}.",
         )
 
 
@@ -113,7 +113,10 @@ def check_variances(a: np.ndarray, per: str) -> None:
 def sum_leaves(
     run: _sweep.Run, layout: _sweep.Layout, order: np.ndarray | None, v: np.ndarray, b: np.ndarray
 ) -> None:
-    """`b` by position: the sum of `v`, ordered as in `order`, over the leaves of each family."""
+    """Write the sum of `v` over the leaves of each family into `b`, by position.
+
+    `order` holds the entry of `v` for each position; None if `v` is by position, too.
+    """
     for segment in reversed(layout.segments):
         if segment[0] >= layout.n_inner:
             families = v.ndim == 1 and segment[0] in layout.large_families
@@ -136,7 +139,8 @@ class Factor:
     s : array or None
         Variance of the measurement at each node. None if all are equal.
     q : array or None
-        How nodes share differences, if some are known only together with their siblings.
+        Weights by which siblings share a difference; None unless some nodes are known only together
+        with their siblings.
     measured : array of bool or None
         Nodes (in the caller's numbering) with finite variance; None if all nodes have one.
     exact : array of int
@@ -216,9 +220,9 @@ class Factor:
     def projecting(self) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray]:
         """s, t and 1 / (1 + t), as the sweeps of a projection take them.
 
-        The sweeps use the last one if all variances are equal. It saves them a division, which
-        would take half of their time. Then t is None, since it follows from 1 / (1 + t) with small
-        errors. It is kept only if it is much smaller than one somewhere, as on long chains.
+        If all variances are equal, the sweeps use 1 / (1 + t), which saves a division that would
+        take half of their time. They compute t from it, so that t is None here. Only if t is much
+        smaller than one somewhere, as on long chains, would this lose digits, and t is kept.
         """
         if self.s is not None:
             return self.s, self.t, self.t

@@ -168,8 +168,8 @@ class Consistency:
             `integer`, whole bounds and whole exactly known values are kept; fractional ones may be
             rounded beyond themselves.
         out : array, optional
-            Where to put the result. It may be `noisy`. On failure `out` is unchanged. Only if
-            results are too large for its type, it may hold NaN, unless it is `noisy`.
+            Array that receives the result. It may be `noisy`. On failure `out` is unchanged, except
+            that it may hold NaN if results are too large for its type and it is not `noisy`.
         return_info : bool
             Also return a `ProjectionInfo`: passes, nodes at their bounds, and the largest
             violation of the conditions of optimality.
@@ -259,8 +259,8 @@ class Consistency:
         They cannot if it overlaps the measurements, or if exactly known values may yet be found
         to contradict each other or the bounds: then `out` must stay as it is.
         """
-        usable = out is not None and out.flags.c_contiguous and not self._factor.some_exact
-        if out is None or not usable or np.may_share_memory(out, v):
+        may_fail = self._factor.some_exact
+        if out is None or may_fail or not out.flags.c_contiguous or np.may_share_memory(out, v):
             return np.empty(v.shape, sweeps.result_dtype(v))
         return out
 
@@ -292,8 +292,8 @@ class Consistency:
         --------
         >>> import gmtree as gm
         >>> tree = gm.Tree.from_parents([-1, 0, 0, 1, 1])
-        >>> told = gm.Consistency(tree).messages([9.0, 6.0, 3.0, 1.0, 3.0], [1], nonnegative=True)
-        >>> told.estimate.round(3), told.variance.round(3), told.least
+        >>> sent = gm.Consistency(tree).messages([9.0, 6.0, 3.0, 1.0, 3.0], [1], nonnegative=True)
+        >>> sent.estimate.round(3), sent.variance.round(3), sent.least
         (array([5.333]), array([0.667]), array([2.]))
         """
         v = self._measurements(noisy)
@@ -325,8 +325,8 @@ class Consistency:
         Returns
         -------
         Tracker
-            It has the methods ``update(node, value)``, ``value(node)`` and ``values()``. It follows
-            only the plain projection, without bounds or whole numbers.
+            It has the methods ``update(node, value)``, ``value(node)`` and ``values()``. Its values
+            are those of the plain projection, without bounds or rounding to whole numbers.
 
         Examples
         --------
@@ -382,22 +382,18 @@ class Consistency:
         Here q is the variance of the estimate of a child from its own measurement and those below
         it. If all variances are one, this is the theta of the Generation Matrix construction.
         """
-        return self._by_internal(self._factor.t) * self._factor.scale
-
-    def _by_internal(self, a: np.ndarray) -> np.ndarray:
-        """Reorder from positions to the order of ``tree.internal``."""
+        theta = self._factor.t * self._factor.scale
         if self.tree.is_canonical:
-            return a
-        return a[np.argsort(self.tree._sweep_order[: self.tree.n_internal], kind="stable")]
+            return theta
+        return theta[np.argsort(self.tree._sweep_order[: self.tree.n_internal], kind="stable")]
 
     @property
     def generation_matrix(self) -> GenerationMatrix:
         """The Generation Matrix G on ``tree.k_order_subtree(1)`` with ``G.T @ G = M.T @ S @ M``.
 
-        S is the diagonal matrix of the variances s.
-        Its node weights are ``sqrt(tau_i)`` and its edge weights ``s_i / sqrt(tau_i)`` with
-        ``tau_i = s_i + theta_i``; M is the constraint matrix. It exists if all variances are
-        positive and finite.
+        M is the constraint matrix, and S the diagonal matrix of the variances s. G has the node
+        weights ``sqrt(tau_i)`` and the edge weights ``s_i / sqrt(tau_i)``, with ``tau_i = s_i +
+        theta_i``. It exists if all variances are positive and finite.
         """
         if self.tree.n == 1:
             check.fail("tree", "must have an internal node; a single node has no constraints.")

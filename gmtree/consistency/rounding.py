@@ -147,7 +147,7 @@ def _refuse_inconsistent(tree: Tree, x: np.ndarray, bad: int, argument: str) -> 
         argument,
         "must be consistent to within one after projection to be rounded; ",
         check.Node(i),
-        f" is {x[i]:.17g}, which whole numbers near its children's cannot add up to.",
+        f" is {x[i]:.17g}, but its children cannot be rounded so that they add up to it.",
     )
 
 

@@ -44,8 +44,7 @@ class Tracker:
         if v.ndim != 1:
             check.fail("noisy", f"must have shape ({tree.n},) to be tracked, not {v.shape}.")
         self._factor, self._threads = factor, threads
-        # float32 measurements stay float32, since the type decides how far known sums may be
-        # rounded.
+        # The type is kept, since it decides how far sums of exactly known values may be off.
         self._v = np.array(v, dtype=np.float32 if v.dtype == np.float32 else np.float64)
         check.finite("noisy", self._v)
         if factor.exact.size:
@@ -133,7 +132,7 @@ class Tracker:
         bad = np.flatnonzero(~np.isfinite(out))
         if bad.size:
             check.fail(
-                "node", f"must have a value that float64 can hold; node {found[bad[0]]} has not."
+                "node", f"must have a value that float64 can hold; node {found[bad[0]]} does not."
             )
         return out.reshape(nodes.shape) if nodes.ndim else float(out[0])
 

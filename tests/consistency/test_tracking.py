@@ -310,7 +310,7 @@ def test_bad_measurements_and_questions():
 def test_values_too_large_to_hold_are_refused_when_asked_for():
     live = gm.Consistency(STAR).track([0.8e308, 1.7e308, -1.7e308])
     assert np.isfinite(live.value(2))
-    with pytest.raises(ValueError, match=r"'node' must have a value .*; node 1 has not"):
+    with pytest.raises(ValueError, match=r"'node' must have a value .*; node 1 does not"):
         live.value([2, 1])
 
 

@@ -25,7 +25,10 @@ class AxisSweeps:
         self._blocks = BlockSweeps.of(tree, [factor], [0, 1])
 
     def apply(self, v: np.ndarray, x: np.ndarray, axis: int) -> None:
-        """From `v` into `x`, both contiguous; `x` may be `v`."""
+        """Write the projection of `v` along one axis into `x`; both are contiguous.
+
+        `x` may be `v`.
+        """
         n, before = self.tree.n, int(np.prod(x.shape[:axis], dtype=np.int64))
         after = x.size // (n * before) if x.size else 1
         s = self._blocks

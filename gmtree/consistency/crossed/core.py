@@ -32,8 +32,8 @@ class CrossedInfo:
     iterations : int
         Iterations of conjugate gradients; 0 if the result was computed directly.
     residual : float
-        Bounds the error of the result: the norm of all errors in units of standard deviations is
-        at most this times the norm of the differences between measurements.
+        Bound of the error of the result: the norm of all errors is at most `residual` times the
+        norm of the differences between measurements, both in standard deviations.
     """
 
     iterations: int
@@ -74,8 +74,8 @@ class CrossedConsistency:
     :class:`gmtree.Consistency`, and arrays split it such that the sum of squares of all pairs of
     leaves that were not measured is least.
 
-    Frames with labels are refused: values, variances and `exists` are arrays in the order of the
-    nodes (or leaves) of each tree.
+    Values, variances and `exists` are arrays in the order of the nodes (or leaves) of each tree.
+    Series and DataFrames with labels are refused.
 
     Results cannot be rounded to whole numbers. Along one tree, every value can become its floor or
     ceiling with exact sums. Along several trees at once that can be impossible. If sums may move
@@ -141,6 +141,7 @@ class CrossedConsistency:
         ]
 
     def _array(self, variance: Any) -> np.ndarray:
+        """Variances given as one array, or as one number for all pairs."""
         check.refuse_all_labels("variance", variance)
         a = check.reals("variance", variance)
         if a.shape not in ((), self.shape):
@@ -242,8 +243,8 @@ class CrossedConsistency:
             Require that no value is negative. The result is then the exact optimum among such
             values.
         out : array, optional
-            Where to put the result. It may be `noisy`. If results are too large for it, `out` may
-            hold NaN after the error.
+            Array that receives the result. It may be `noisy`. If results are too large for its
+            type, it may hold NaN after the error.
         return_info : bool
             Also return a :class:`CrossedInfo`, or with `nonnegative` a
             :class:`gmtree.consistency.sparse.NonnegativeInfo`.
@@ -258,15 +259,22 @@ class CrossedConsistency:
         Returns
         -------
         array of the shape of `noisy`, or (array, info)
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> post = gm.CrossedConsistency([gm.shapes.star(3), gm.shapes.chain(2)])
+        >>> post.project([[9.0, 9.0], [4.0, 4.0], [2.0, 2.0]])
+        array([[8., 8.],
+               [5., 5.],
+               [3., 3.]])
         """
         check.flag("nonnegative", nonnegative)
         check.flag("return_info", return_info)
         most = check.count("iterations", iterations, least=1)
         if tolerance is None:
             tolerance = 1e-6 if nonnegative else 1e-10
-        tolerance = check.real("tolerance", tolerance)
-        if tolerance <= 0:
-            check.fail("tolerance", f"must be positive, not {tolerance}.")
+        tolerance = check.positive("tolerance", tolerance)
         v = self._measurements(noisy)
         dtype = np.dtype(np.float32 if v.dtype == np.float32 else np.float64)
         if out is not None:
@@ -307,12 +315,10 @@ class CrossedConsistency:
     def _project_separable(
         self, separable: Separable, v: np.ndarray, out: np.ndarray | None, dtype: np.dtype
     ) -> np.ndarray:
-        """One projection along each axis, straight into `out` if that is possible."""
+        """One projection along each axis, written directly into `out` if that is possible."""
         x = out
-        if (
-            x is None or not x.flags.c_contiguous or separable.can_contradict
-            or np.may_share_memory(x, v)
-        ):  # fmt: skip
+        may_fail = separable.can_contradict
+        if x is None or may_fail or not x.flags.c_contiguous or np.may_share_memory(x, v):
             x = np.empty(self.shape, dtype)
         separable.project(v, x)
         separable.refuse_contradictions(v, x)
@@ -346,7 +352,7 @@ class CrossedConsistency:
         return (r - v.ravel()[aggregates]) / w
 
     def _solve(self, v: np.ndarray, tolerance: float, most: int) -> tuple[np.ndarray, CrossedInfo]:
-        """The optimum for variances that are not products."""
+        """The optimum from the sparse system."""
         from gmtree.consistency.sparse import ContradictionError
 
         rounding = Tolerance.of(v.dtype).relative

@@ -54,7 +54,7 @@ class Pairs:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Numbers of nodes."""
+        """Number of nodes of each tree."""
         return tuple(tree.n for tree in self.trees)
 
     @property
@@ -101,7 +101,7 @@ def first_true(mask: np.ndarray) -> tuple[int, ...]:
 
 
 def named(index: tuple[int, ...]) -> str:
-    """The name of a pair of nodes in messages."""
+    """A pair of nodes as text for an error message."""
     what = {1: "node", 2: "pair"}.get(len(index), "tuple")
     return f"{what} {index[0] if len(index) == 1 else index}"
 

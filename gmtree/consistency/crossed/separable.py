@@ -49,7 +49,7 @@ class Separable:
         return missing
 
     def project(self, v: np.ndarray, x: np.ndarray) -> None:
-        """Write the optimum into `x`, which may be `v`. The last axis comes first."""
+        """Write the optimum into `x`, which may be `v`, axis by axis from the last to the first."""
         source = v
         for axis in range(len(self._sweeps) - 1, -1, -1):
             self._sweeps[axis].apply(source, x, axis)
@@ -101,7 +101,7 @@ def refuse_mixed(by_tree: list[np.ndarray]) -> None:
 
 
 def as_product(s: np.ndarray) -> list[np.ndarray] | None:
-    """One vector for each axis whose product is `s`; None if they do not exist."""
+    """One vector for each axis, whose outer product is `s`; None if there are no such vectors."""
     if not np.all((s > 0) & (s < np.inf)):
         return None
     vectors = []
@@ -117,9 +117,9 @@ def as_product(s: np.ndarray) -> list[np.ndarray] | None:
 
 
 def fit_products(s: np.ndarray) -> list[np.ndarray]:
-    """Positive vectors whose product is close to `s`, by means of logarithms along each axis.
+    """Positive vectors whose product is close to `s`: each averages logarithms over other axes.
 
-    Values known exactly, or not measured at all, are ignored.
+    Values that are known exactly, or not measured, are ignored.
     """
     usable = np.isfinite(s) & (s > 0)
     logs = np.log(s, where=usable, out=np.zeros(s.shape))

@@ -12,9 +12,10 @@ as very precise measurements, and the amounts by which they are missed are added
 round. Bottom series that were not measured are treated as very imprecise measurements of zero.
 
 The certificate does not depend on how the result x was found. Let v' be measurements for which x
-satisfies the conditions of optimality exactly. The optimum is the closest point of a convex set, in
-units of standard deviations, and closest points are not farther apart than the points that they
-belong to. So x is at most as far from the optimum as v' from the measurements.
+satisfies the conditions of optimality exactly. In units of standard deviations, the optimum is the
+projection of the measurements onto a convex set, and x is the projection of v'. Projections are
+never farther apart than the points that are projected. So x is at most as far from the optimum as
+v' is from the measurements.
 """
 
 from __future__ import annotations

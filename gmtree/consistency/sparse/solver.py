@@ -10,8 +10,8 @@ optimum is
 
     x = y + W L' z,    (V + L W L') z = v - L y,
 
-with as many equations as there are measurements more than series. In units of standard deviations
-the matrix is ``I + C C'`` with ``C = V^-1/2 L W^1/2``. By the choice of the basis, no entry of C is
+with one equation for each measurement that is not in the basis. In units of standard deviations the
+matrix is ``I + C C'`` with ``C = V^-1/2 L W^1/2``. By the choice of the basis, no entry of C is
 much larger than that of L, so that the matrix is well conditioned. It is factored once. If the
 factor would not fit into memory, the equations are solved by conjugate gradients. Their residual r
 bounds the errors of the result: the sum of squared errors of all measured series, each in units of
@@ -216,7 +216,7 @@ class SparseSolver:
         return x, z, 0, 0.0
 
     def _with_free(self, x: np.ndarray) -> np.ndarray:
-        """Basic series that nothing determines, such that squares of bottom series are least."""
+        """Give free basic series the values for which the bottom series have the least squares."""
         if not self._is_free.any():
             return x
         rows, system = self._free_rows

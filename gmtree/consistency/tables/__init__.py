@@ -22,8 +22,9 @@ The files of this package:
     queries         axes of tables, queries, and the spaces of contrasts they measure
     problem         which queries are measured at which nodes, and how precisely
     solver          the optimum without bounds, and its errors
-    exact           marginals known exactly, which must agree and rule out whole cells
+    exact           marginals known exactly: they must agree, and may rule out rounding
     nonnegative     the optimum without negative cells, with a certificate
+    possible        tables with cells that are known to be zero at every leaf
 """
 
 from gmtree.consistency.tables.core import TableConsistency

@@ -181,7 +181,7 @@ class TableConsistency:
             So rounding is refused if a marginal is known exactly (variance 0) and its cells are
             not. In this case round the tables yourself, or give the marginal a small variance.
         out : array of shape (n, *shape), optional
-            Where to put the result.
+            Array that receives the result. By default a new array is made.
         return_info : bool
             With `nonnegative`: also return a :class:`NonnegativeInfo`, which bounds how far the
             result can be from the optimum.
@@ -200,6 +200,16 @@ class TableConsistency:
         Returns
         -------
         array of shape (n, *shape), or (array, info)
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> tables = gm.TableConsistency(gm.shapes.star(3), {"sex": 2}, {("sex",): 1.0})
+        >>> by_sex = [[4.0, 6.0], [2.0, -3.0], [2.0, 6.0]]
+        >>> tables.project({("sex",): by_sex}, nonnegative=True)
+        array([[4., 6.],
+               [2., 0.],
+               [2., 6.]])
 
         Notes
         -----
@@ -225,22 +235,17 @@ class TableConsistency:
         shape, flat = (self.tree.n, *self.shape), (self.tree.n, self._problem.cells)
         single = all(y.dtype == np.float32 for y in ys) and not integer
         dtype = np.dtype(np.float32 if single else np.float64)
-        direct = False
+        direct = info = None
         if out is not None:
             check.output("out", out, shape, np.int64 if integer else dtype)
             # Contradictions between exact values are found after some results were written.
-            direct = (
-                out.flags.c_contiguous
-                and not (nonnegative or integer or self._solver.can_contradict)
-                and not any(np.may_share_memory(out, y) for y in ys)
-            )
-        if direct and out is not None:
-            x = out.reshape(flat)
-        else:
-            x = np.empty(flat, np.float64 if nonnegative else dtype)
-        info = None
+            may_fail = nonnegative or integer or self._solver.can_contradict
+            overlaps = any(np.may_share_memory(out, y) for y in ys)
+            if out.flags.c_contiguous and not may_fail and not overlaps:
+                direct = out.reshape(flat)
+        x = np.empty(flat, np.float64 if nonnegative else dtype) if direct is None else direct
         if self._possible is not None:
-            x = self._possible.solve(ys, nonnegative, tolerance, iterations)
+            x, info = self._possible.solve(ys, nonnegative, tolerance, iterations)
         else:
             self._solver.solve(ys, x)
             if nonnegative:
@@ -251,9 +256,10 @@ class TableConsistency:
         if integer:
             x = self._round(x, integer, rng)
         result = x.reshape(shape)
-        if out is not None and not direct:
-            np.copyto(out, result)
-        result = result if out is None else out
+        if out is not None:
+            if x is not direct:
+                np.copyto(out, result)
+            result = out
         return (result, info) if return_info and info is not None else result
 
     def _nonnegative(
@@ -268,9 +274,7 @@ class TableConsistency:
         from gmtree.consistency.sparse import NonnegativeInfo
         from gmtree.consistency.tables.nonnegative import State, nonnegative
 
-        tolerance = check.real("tolerance", tolerance)
-        if tolerance <= 0:
-            check.fail("tolerance", f"must be positive, not {tolerance}.")
+        tolerance = check.positive("tolerance", tolerance)
         most = check.count("iterations", iterations, least=1)
         state = start.state if isinstance(start, NonnegativeInfo) else None
         is_ours = isinstance(state, State) and state.w.shape == (self.tree.n_leaves, x.shape[1])

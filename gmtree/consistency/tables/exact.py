@@ -1,4 +1,4 @@
-"""Exactly known marginals of tables must not contradict each other, and prevent rounding."""
+"""Checks of exactly known marginals, which must not contradict each other or rule out rounding."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _check_queries(
     problem: TableProblem, sweeps: BlockSweeps, q: int, nodes: np.ndarray, y: np.ndarray,
     x: np.ndarray, tolerance: float,
 ) -> None:  # fmt: skip
-    """Refuse an exact query that differs from those that count at its node."""
+    """Refuse an exact query that differs from the exact query that is used at its node."""
     query, ones = problem.queries[q], np.ones((nodes.size, len(problem.axes.spaces)))
     own = np.zeros(x.shape)
     flags = np.ones(query.blocks.size, bool)
@@ -79,7 +79,7 @@ def _check_queries(
 
 
 def _exact_query(problem: TableProblem, node: int, k: int) -> Query:
-    """The query whose exact value counts in a space at a node."""
+    """The query whose exact value is used in a space at a node."""
     exact = np.flatnonzero(np.isinf(problem.precision[node]))
     return next(problem.queries[q].name for q in exact if k in problem.queries[q].blocks)
 

@@ -217,10 +217,10 @@ class Splitting:
         self._mend_node, self._mend_variance = self._mending()
 
     def _mending(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return nodes whose totals repair leaves without a measured table, and variances.
+        """Return the nearest measured node at or above each leaf without a measured table.
 
-        These are the nearest measured node at or above each such leaf, and for every node the
-        variance of its total as computed from its best query.
+        Its total can be changed to repair the slopes of the leaf. Also return, for every node, the
+        variance of its total as computed from its most precise query.
         """
         problem, tree = self.problem, self.problem.tree
         size = np.array([np.prod(query.lengths) for query in problem.queries])

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gmtree.consistency.sparse import nonnegative_optimum
-from gmtree.consistency.sparse.solver import SparseSolver
+from gmtree.consistency.sparse import NonnegativeInfo, SparseSolver, nonnegative_optimum
 from gmtree.consistency.tables.nonnegative import series
 from gmtree.consistency.tables.problem import TableProblem
 
@@ -24,8 +23,8 @@ class PossibleCells:
 
     def solve(
         self, ys: list[np.ndarray], nonnegative: bool, tolerance: float, most: int
-    ) -> np.ndarray:
-        """The optimal tables of all nodes, of shape (n, cells)."""
+    ) -> tuple[np.ndarray, NonnegativeInfo | None]:
+        """The optimal tables of all nodes, of shape (n, cells), and with `nonnegative` the info."""
         tree, possible = self._problem.tree, self._possible
         A, variance, y, _ = series(self._problem, ys)
         cells = np.tile(possible, tree.n_leaves)
@@ -33,12 +32,13 @@ class PossibleCells:
         # Sums of cells that are all zero are known.
         sums = np.diff(A.indptr) > 0
         A, kept = A[np.flatnonzero(sums)], np.concatenate([sums, cells])
+        info = None
         if nonnegative:
-            values, _ = nonnegative_optimum(A, variance[kept], y[kept], tolerance, most)
+            values, info = nonnegative_optimum(A, variance[kept], y[kept], tolerance, most)
         else:
             if self._solver is None:
                 self._solver = SparseSolver(A, variance[kept])
             values = self._solver.solve(y[kept]).values
         leaf = np.zeros((tree.n_leaves, possible.size))
         leaf[:, possible] = values[A.shape[0] :].reshape(tree.n_leaves, -1)
-        return tree.aggregate(leaf)
+        return tree.aggregate(leaf), info

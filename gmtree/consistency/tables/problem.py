@@ -14,7 +14,7 @@ from gmtree.consistency.factor import checked_variances
 from gmtree.consistency.tables.queries import Axes, Measured
 from gmtree.tree import Tree
 
-# Limits that keep the variances of sums over cells and queries within those of a tree.
+# With these limits, variances of sums over cells and queries are within the limits for trees.
 VARIANCE_RANGE = (1e-90, 1e90)
 
 
@@ -43,12 +43,12 @@ class TableProblem:
 
     @classmethod
     def of(
-        cls, tree: Tree, axes: Mapping[Any, int], variance: Mapping[Any, Any], threads: int | None
+        cls, tree: Tree, axes: Mapping[Any, Any], variance: Mapping[Any, Any], threads: int | None
     ) -> TableProblem:
         """From the arguments of :class:`gmtree.TableConsistency`."""
         check.instance("tree", tree, Tree)
-        threads, names = check.threads("threads", threads), Axes(axes)
-        given = sorted(names.by_query("variance", variance), key=lambda item: -len(item[0]))
+        threads, own = check.threads("threads", threads), Axes(axes)
+        given = sorted(own.by_query("variance", variance), key=lambda item: -len(item[0]))
         if not given:
             check.fail("variance", "must have at least one query.")
         precision = np.empty((tree.n, len(given)))
@@ -64,8 +64,8 @@ class TableProblem:
                 )
             with np.errstate(divide="ignore"):
                 precision[:, q] = 1 / s
-        queries = tuple(names.measured(name, kept) for kept, name, _ in given)
-        return cls(tree, names, queries, precision, threads)
+        queries = tuple(own.measured(name, kept) for kept, name, _ in given)
+        return cls(tree, own, queries, precision, threads)
 
     @property
     def cells(self) -> int:
@@ -131,7 +131,7 @@ class TableProblem:
             value = y[i][~np.isfinite(y[i])][0]
             check.fail(
                 "measurements",
-                f"must be finite where the variance is; query {self.queries[q].name!r} at node "
+                f"must be finite if measured; query {self.queries[q].name!r} at node "
                 f"{i} has {value}.",
             )
 

@@ -77,16 +77,17 @@ class Axes:
         for name, value in given.items():
             kept = self.ascending(argument, name)
             if kept in seen:
-                check.fail(argument, f"must have each query once; {seen[kept]!r} is {name!r}.")
+                both = f"{seen[kept]!r} and {name!r}"
+                check.fail(argument, f"must have each query once; {both} have the same axes.")
             seen[kept] = name
             yield kept, name, value
 
     def ascending(self, argument: str, query: Any) -> tuple[int, ...]:
-        """The axes of a query, ascending."""
+        """Numbers of the axes of a query, ascending; names that are not axes are refused."""
         return tuple(sorted(self.in_order(argument, query)))
 
     def in_order(self, argument: str, query: Any) -> tuple[int, ...]:
-        """The axes of a query, in the order in which it names them."""
+        """Numbers of the axes of a query, in the order in which it names them."""
         if not isinstance(query, tuple):
             check.fail_type(argument, f"must have tuples of axes as queries, not {query!r}.")
         names = list(self.names)

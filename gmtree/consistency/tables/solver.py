@@ -111,14 +111,14 @@ class TableSolver:
             if not space.axes <= set(kept):
                 continue
             square = float(np.sum(contrast(weight, [a in space.axes for a in kept]) ** 2))
-            # A smaller weight is a rounding error, and the sum does not depend on the space.
+            # A smaller weight is a rounding error, and the sum does not depend on this space.
             if square > 1e-24 * size:
                 own = self._space_variance(k)
                 out += square * (np.where(np.isinf(own), 0, own) if only_known else own)
         return out
 
     def known_cell_variance(self) -> np.ndarray:
-        """Positive variance of a cell at each node, without the spaces that are not known."""
+        """Variance of a cell at each node, without undetermined spaces; 0 becomes the mean."""
         shape = self.problem.axes.shape
         variance = self.sum_variance(tuple(range(len(shape))), one_cell(shape), only_known=True)
         usual = variance[variance > 0]
@@ -144,7 +144,7 @@ class TableSolver:
         return out
 
     def _space_variance(self, k: int) -> np.ndarray:
-        """Variance of the measure of a space at each node, in one direction; inf if unknown."""
+        """Variance of one coordinate of a space at each node; inf if it is not determined."""
         if k not in self._space_variances:
             tree, unknown = self.problem.tree, self._unknown[k]
             if unknown is not None and unknown[tree.leaves].all():
