@@ -10,7 +10,7 @@ array([1., 2., 2., 3., 3.])
 
 ``help(gm.guide)`` lists the pages of the guide. This is a map of all public names, by purpose:
 
-For all:
+For everything:
 
     guide                   the pages of the guide, one for each subject
     Tree                    a rooted tree: from_parents, from_levels, from_newick, to_newick, ...

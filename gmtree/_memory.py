@@ -21,21 +21,16 @@ def refuse_large_tree(argument: str, n: int) -> None:
 
     A tree stores three numbers per node, each of 4 bytes if node numbers fit, and else of 8 bytes.
     """
-    nbytes, most = n * (12 if n < 1 << 31 else 24), limit()
-    if nbytes > most:
-        gigabytes = f"{nbytes / 1e9:,.1f}" if n < 1 << 60 else "too many"
-        raise ValueError(
-            f"Argument '{argument}' must give a tree that fits into memory; this one would take "
-            f"{gigabytes} GB, more than half of this machine's memory, "
-            f"which is {most / 1e9:,.1f} GB."
-        )
+    what = f"Argument '{argument}' must give a tree that fits into memory; this one"
+    refuse_above_limit(what, n * (12 if n < 1 << 31 else 24))
 
 
-def refuse_above_limit(what: str, nbytes: int, instead: str) -> None:
+def refuse_above_limit(what: str, nbytes: int, instead: str = "") -> None:
     """Refuse a result that would not fit, with its size and an alternative in the error message."""
     most = limit()
     if nbytes > most:
+        gigabytes = f"{nbytes / 1e9:,.1f}" if nbytes < 1 << 64 else "too many"
         raise ValueError(
-            f"{what} would take {nbytes / 1e9:,.1f} GB, more than half of this machine's memory, "
-            f"which is {most / 1e9:,.1f} GB. {instead}"
+            f"{what} would take {gigabytes} GB, more than half of this machine's memory, "
+            f"which is {most / 1e9:,.1f} GB. {instead}".strip()
         )

@@ -180,12 +180,12 @@ def _segment_subtrees(parent: np.ndarray, smallest: int) -> tuple[Segment, ...]:
 
 
 def usable_threads(threads: int | None) -> int:
-    """The given number, or the cores of this process, but at most `MOST_THREADS`."""
+    """The given number of threads; by default one for each available core, up to `MOST_THREADS`."""
     if threads is not None:
         return threads
     try:
         cores = len(os.sched_getaffinity(0))
-    except AttributeError:  # this operating system does not provide it
+    except AttributeError:  # Not all operating systems report this.
         cores = os.cpu_count() or 1
     return min(cores, MOST_THREADS)
 

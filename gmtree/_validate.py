@@ -135,11 +135,11 @@ def optional(module: str, extra: str, purpose: str) -> Any:
         raise ImportError(f"{purpose} needs {package}: pip install 'gmtree[{extra}]'.") from error
 
 
-def some(items: Iterable[Any], most: int = 5) -> str:
-    """The first few items, for an error message."""
-    shown = list(items)
-    text = ", ".join(printable(str(x)) for x in shown[:most])
-    return f"{text}, ..." if len(shown) > most else text
+def some(items: Iterable[Any]) -> str:
+    """The first five items, for an error message."""
+    listed = list(items)
+    text = ", ".join(printable(str(x)) for x in listed[:5])
+    return f"{text}, ..." if len(listed) > 5 else text
 
 
 def shown(label: Any) -> str:

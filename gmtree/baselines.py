@@ -312,6 +312,6 @@ def _recursion(tree: Tree, instead: str) -> Iterator[None]:
     except RecursionError:
         check.fail(
             "tree",
-            f"must be less high than Python may recurse ({sys.getrecursionlimit()} calls), not "
-            f"{tree.height}; use {instead}, or raise the limit with sys.setrecursionlimit.",
+            f"must have fewer levels than Python's recursion limit ({sys.getrecursionlimit()}), "
+            f"not {tree.height}; use {instead}, or raise the limit with sys.setrecursionlimit.",
         )

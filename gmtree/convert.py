@@ -170,7 +170,9 @@ def distance_matrix(tree: Tree, edge: Any = None, *, nodes: Any = None) -> np.nd
            [16, 15,  0]])
     """
     lengths, from_root = _lengths(tree, edge)
-    chosen = None if nodes is None else _chosen("nodes", nodes, tree.n)
+    chosen = None if nodes is None else check.node_numbers("nodes", nodes, tree.n)
+    if chosen is not None and chosen.ndim != 1:
+        check.fail("nodes", f"must be one-dimensional, not have shape {chosen.shape}.")
     n = tree.n if chosen is None else chosen.size
     _memory.refuse_above_limit(
         f"The distance matrix of {n} nodes", 8 * n * n, "Use tree.distance(i, j) for single pairs."
@@ -183,14 +185,6 @@ def distance_matrix(tree: Tree, edge: Any = None, *, nodes: Any = None) -> np.nd
     layout = tree._natural_layout
     pair_kernels.all_distances(layout.parent, layout.order, lengths, out, 1, n)
     return out
-
-
-def _chosen(argument: str, nodes: Any, n: int) -> np.ndarray:
-    """Node numbers as a one-dimensional array."""
-    a = check.node_numbers(argument, nodes, n)
-    if a.ndim != 1:
-        check.fail(argument, f"must be one-dimensional, not have shape {a.shape}.")
-    return a
 
 
 def ancestral_matrix(tree: Tree, *, edge: Any = None) -> np.ndarray:
@@ -237,4 +231,4 @@ def _lengths(tree: Tree, edge: Any) -> tuple[np.ndarray | None, np.ndarray]:
     sums = tree._sums_from_root(lengths)
     if lengths is None:
         return None, sums.astype(np.int64) - 1
-    return edge_lengths("edge", lengths, tree.n, tree.root), sums
+    return edge_lengths(lengths, tree.n, tree.root), sums

@@ -34,7 +34,7 @@ def householder(M: Any, rows: Any, column: int) -> np.ndarray:
     array([[5. , 0.6],
            [0. , 0.8]])
     """
-    matrix = _matrix("M", M)
+    matrix = _matrix(M)
     rows = _places("rows", rows, matrix.shape[0])
     column = check.count("column", column, least=0)
     _reflect(matrix, rows, int(_places("column", [column], matrix.shape[1])[0]))
@@ -76,7 +76,7 @@ def lo_qr(M: Any) -> tuple[np.ndarray, np.ndarray]:
     >>> np.allclose(Q[:, :3] @ L, M.toarray())
     True
     """
-    matrix = _matrix("M", M)
+    matrix = _matrix(M)
     n, m = matrix.shape
     if n < m:
         check.fail("M", f"must have at least as many rows as columns, not shape {(n, m)}.")
@@ -108,17 +108,15 @@ def _reflect(matrix: np.ndarray, rows: np.ndarray, column: int) -> None:
     matrix[rows[0], column] = norm * scale
 
 
-def _matrix(argument: str, M: Any) -> np.ndarray:
+def _matrix(M: Any) -> np.ndarray:
     """Copy of a real matrix as float64."""
-    given = M.toarray() if hasattr(M, "toarray") else M
-    a = check.reals(argument, given, booleans=True)
+    a = check.reals("M", M.toarray() if hasattr(M, "toarray") else M, booleans=True)
     if a.ndim != 2 or a.size == 0:
         check.fail(
-            argument,
-            f"must be a matrix with at least one row and column, not have shape {a.shape}.",
+            "M", f"must be a matrix with at least one row and column, not have shape {a.shape}."
         )
     own = np.array(a, dtype=np.float64)
-    check.finite(argument, own, per="row")
+    check.finite("M", own, per="row")
     return own
 
 

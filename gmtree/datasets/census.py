@@ -13,6 +13,7 @@ from gmtree._memory import refuse_large_tree
 from gmtree.datasets import files
 from gmtree.datasets.dataset import Dataset, RandomSource, share_out
 from gmtree.tree import Tree
+from gmtree.tree.order import Positions
 
 LEVELS = (
     "United States",
@@ -227,9 +228,8 @@ def _labelled(tree: Tree, upper: np.ndarray, lower: np.ndarray, starts: list[np.
         text[row : row + rows.size, :width] = code[rows, None] // power % 10 + ord("0")
         row += rows.size
     labels = text.view(f"U{widest}")[:, 0]
-    return Tree._assemble(
-        tree._parent, None, tree._position_parent, tree._level_start, labels, level_names=LEVELS
-    )
+    found = Positions.canonical(tree._parent, tree._level_start)
+    return Tree._assemble(tree._parent, found, labels, level_names=LEVELS)
 
 
 # --------------------------------------------------------------------------- look-alike

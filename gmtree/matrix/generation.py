@@ -106,7 +106,7 @@ class GenerationMatrix(TreeMatrix):
         >>> G.tree.parent, G.node_weight, G.edge_weight
         (array([-1,  0,  1], dtype=int32), array([2., 1., 1.]), array([1., 1., 3.]))
         """
-        parent, node, edge = matrices.generation_matrix("A", A)
+        parent, node, edge = matrices.generation_matrix(A)
         tree = Tree.from_parents(parent)
         given = [None if np.all(weight == 1) else weight for weight in (node, edge)]
         return cls(tree, *given)
@@ -302,6 +302,15 @@ class GenerationMatrix(TreeMatrix):
         """The Generation Matrix of the k-order subtree, with the weights of its nodes.
 
         If the numbering is canonical, it is the leading block of G.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> G = gm.GenerationMatrix(gm.shapes.complete(2, 3), node_weight=2)
+        >>> G.submatrix(1).toarray()
+        array([[ 2.,  0.,  0.],
+               [-1.,  2.,  0.],
+               [-1.,  0.,  2.]])
         """
         subtree = self.tree.k_order_subtree(k)
         kept = np.sort(self.tree.order[: subtree.n])
@@ -313,6 +322,13 @@ class GenerationMatrix(TreeMatrix):
         """Whether the non-zero entries of two matrices are in the same places.
 
         This means that their trees have the same parents.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> tree = gm.shapes.star(3)
+        >>> gm.GenerationMatrix(tree).is_similar(gm.GenerationMatrix(tree, edge_weight=2))
+        True
         """
         check.instance("other", other, GenerationMatrix)
         return np.array_equal(self.tree.parent, other.tree.parent)

@@ -101,7 +101,16 @@ class TreeMatrix(_Operator):
         return Transposed(self)
 
     def aslinearoperator(self) -> LinearOperator:
-        """The matrix for scipy's iterative solvers, a `scipy.sparse.linalg.LinearOperator`."""
+        """The matrix for scipy's iterative solvers, a `scipy.sparse.linalg.LinearOperator`.
+
+        Examples
+        --------
+        >>> import numpy as np, gmtree as gm
+        >>> from scipy.sparse.linalg import lsqr
+        >>> G = gm.GenerationMatrix(gm.shapes.star(3))
+        >>> lsqr(G.aslinearoperator(), np.array([1.0, 1.0, 1.0]))[0].round(6)
+        array([1., 2., 2.])
+        """
         from scipy.sparse.linalg import LinearOperator
 
         # scipy applies the operator to integers, but declares its results to be floating-point.
@@ -149,9 +158,16 @@ class Transposed(_Operator):
     def solve(
         self, v: Any, *, out: np.ndarray | None = None, overwrite: bool = False
     ) -> np.ndarray:
-        """Solve with the transpose: the upward recursion of a `GenerationMatrix`.
+        """Solve ``G.T z = v``: the upward recursion ``z_i = (v_i + sum of e_c z_c) / w_i``.
 
-        Sums of float32 values are taken in float64 and rounded once.
+        The parameters are those of :meth:`GenerationMatrix.solve`. Sums of float32 values are
+        computed in float64 and rounded once.
+
+        Examples
+        --------
+        >>> import numpy as np, gmtree as gm
+        >>> gm.GenerationMatrix(gm.shapes.star(3)).T.solve(np.array([0.0, 2.0, 3.0]))
+        array([5., 2., 3.])
         """
         solve = getattr(self._matrix, "_solve", None)
         if solve is None:

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 
-def generation_matrix(argument: str, A: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def generation_matrix(A: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Parents, node weights and edge weights, from a Generation Matrix."""
-    matrix = _square(argument, A)
+    matrix = _square("A", A)
     node = matrix.diagonal().astype(np.float64)
     if not node.all():
         i = int(np.flatnonzero(node == 0)[0])
-        check.fail(argument, f"must have a non-zero diagonal; row {i} has 0.")
-    parent, above = _one_parent(argument, matrix)
+        check.fail("A", f"must have a non-zero diagonal; row {i} has 0.")
+    parent, above = _one_parent(matrix)
     edge = np.negative(above)
     edge[parent < 0] = 1
     return parent, node, edge
@@ -27,7 +27,7 @@ def generation_matrix(argument: str, A: Any) -> tuple[np.ndarray, np.ndarray, np
 
 def from_structure(A: Any) -> np.ndarray:
     """Parents from a structure matrix."""
-    parent, node, edge = generation_matrix("A", A)
+    parent, node, edge = generation_matrix(A)
     bad = np.flatnonzero((node != 1) | (edge != 1))
     if bad.size:
         check.fail(
@@ -50,7 +50,7 @@ def from_adjacency(A: Any, root: int | None) -> np.ndarray:
         check.fail(
             "root", "must be given, because matrix 'A' is symmetric, so its tree is undirected."
         )
-    return _one_parent("A", matrix)[0]
+    return _one_parent(matrix)[0]
 
 
 def from_laplacian(L: Any, root: int) -> np.ndarray:
@@ -132,14 +132,14 @@ def _off_diagonal(matrix: csr_array) -> csr_array:
     return csr_array((matrix.data[off], (row[off], column[off])), shape=matrix.shape)
 
 
-def _one_parent(argument: str, matrix: csr_array) -> tuple[np.ndarray, np.ndarray]:
+def _one_parent(matrix: csr_array) -> tuple[np.ndarray, np.ndarray]:
     """Column and value of the only off-diagonal entry of each row; -1 and 0 for the root."""
     off = _off_diagonal(matrix)
     count = np.diff(off.indptr)
     if count.max() > 1:
         i = int(np.flatnonzero(count > 1)[0])
         check.fail(
-            argument,
+            "A",
             f"must have at most one off-diagonal entry per row, in the column of the parent; "
             f"row {i} has {count[i]}.",
         )

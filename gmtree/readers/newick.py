@@ -32,16 +32,17 @@ _NEEDS_QUOTES = re.compile(r"[\s()\[\]:;,'\ufeff]")
 class NamesInText:
     """Names of nodes, stored as slices of the Newick text and converted to an array on demand.
 
-    The name of a node without a name is None.
+    The entry of a node without a name is None. `underscores` states whether underscores stand for
+    blanks, and `quoted` whether any name has quotes.
     """
 
-    __slots__ = ("_blank", "_start", "_stop", "_text", "_underscores")
+    __slots__ = ("_quoted", "_start", "_stop", "_text", "_underscores")
 
     def __init__(
         self, text: bytes, start: np.ndarray, stop: np.ndarray, underscores: bool, quoted: bool
     ) -> None:
         self._text, self._start, self._stop = text, start, stop
-        self._underscores, self._blank = underscores, quoted
+        self._underscores, self._quoted = underscores, quoted
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (self.tolist(),)
@@ -58,7 +59,7 @@ class NamesInText:
         if isinstance(nodes, (int, np.integer)):
             return self[[nodes]].tolist()[0]
         return NamesInText(
-            self._text, self._start[nodes], self._stop[nodes], self._underscores, self._blank
+            self._text, self._start[nodes], self._stop[nodes], self._underscores, self._quoted
         )
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
@@ -71,7 +72,7 @@ class NamesInText:
         text = self._text
         pairs = zip(self._start.tolist(), self._stop.tolist(), strict=True)
         raw = [text[a:b].decode("utf-8") if b > a else None for a, b in pairs]
-        if not (self._underscores or self._blank):
+        if not (self._underscores or self._quoted):
             return raw
         return [None if name is None else self._clean(name) for name in raw]
 

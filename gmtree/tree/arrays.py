@@ -11,7 +11,7 @@ from gmtree import _sweep
 from gmtree._kernels import order as kernels
 from gmtree._sweep import unsigned
 from gmtree.tree import locate
-from gmtree.tree.order import positions
+from gmtree.tree.order import Positions, positions
 from gmtree.tree.pairs import PathIndex
 
 if TYPE_CHECKING:
@@ -101,37 +101,32 @@ class TreeArrays:
     @classmethod
     def _build(cls, argument: str, parent: np.ndarray, labels: Any = None, **more: Any) -> Self:
         """Make a tree from `parent`: a private copy whose entries are all in -1..n-1."""
-        found = positions(argument, parent, labels)
-        tree = cls._assemble(parent, *found[:3], labels, **more)
-        tree._parents_first, tree._by_height = found.parents_first, found.by_height
-        return tree
+        return cls._assemble(parent, positions(argument, parent, labels), labels, **more)
 
     @classmethod
     def _assemble(
         cls,
         parent: np.ndarray,
-        order: np.ndarray | None,
-        position_parent: np.ndarray,
-        level_start: np.ndarray,
+        found: Positions,
         labels: Any = None,
         *,
         level_names: tuple[str, ...] | None = None,
         edge_length: np.ndarray | None = None,
         from_records: bool = False,
     ) -> Self:
-        """Make a tree from arrays in canonical order, which are known to be right."""
+        """Make a tree from a parent array and its positions, neither of which is checked."""
         tree = object.__new__(cls)
-        for array in (parent, order, position_parent, level_start, edge_length):
+        for array in (parent, *found[:3], edge_length):
             if array is not None:
                 array.flags.writeable = False
         if isinstance(labels, np.ndarray):
             labels = labels.copy()
             labels.flags.writeable = False
-        tree._parent, tree._order = parent, order
-        tree._position_parent, tree._level_start = position_parent, level_start
+        tree._parent = parent
+        tree._order, tree._position_parent, tree._level_start = found[:3]
+        tree._parents_first, tree._by_height = found.parents_first, found.by_height
         tree._labels, tree._level_names = labels, level_names
         tree._edge_length, tree._from_records = edge_length, from_records
-        tree._parents_first, tree._by_height = order is None, True
         tree._cache = {}
         return tree
 

@@ -15,6 +15,7 @@ from gmtree.labels import levels as level_columns
 from gmtree.readers import edges
 from gmtree.tree.arrays import Cached
 from gmtree.tree.conversions import TreeConversions
+from gmtree.tree.order import Positions
 
 
 class Tree(TreeConversions):
@@ -171,18 +172,19 @@ class Tree(TreeConversions):
 
     def _with_frames_of(self, kind: str | None) -> Tree:
         """Return this tree with `kind` as the default library of its DataFrames."""
-        arrays = self._parent, self._order, self._position_parent, self._level_start
         labels = self._labels
         if isinstance(labels, level_columns.LevelLabels):
             labels = replace(labels, kind=kind)
+        arrays = self._order, self._position_parent, self._level_start
         tree = self._assemble(
-            *arrays,
+            self._parent,
+            Positions(*arrays, self._parents_first, self._by_height),
             labels,
             level_names=self._level_names,
             edge_length=self._edge_length,
             from_records=self._from_records,
         )
-        tree._parents_first, tree._cache = self._parents_first, self._cache
+        tree._cache = self._cache
         return tree
 
     def __repr__(self) -> str:
@@ -287,7 +289,7 @@ class Tree(TreeConversions):
             return self
         order, parent = self._canonical
         more = self._attributes(order) | {"level_names": self._level_names}
-        return self._assemble(parent, None, parent, self._level_start, **more)
+        return self._assemble(parent, Positions.canonical(parent, self._level_start), **more)
 
     def k_order_subtree(self, k: int) -> Tree:
         """The k-order subtree: the nodes left after removing all leaves k times.
@@ -316,7 +318,7 @@ class Tree(TreeConversions):
             parent = self._parent[:kept].copy()
             level_start = self._level_start[: self.height - k + 1].copy()
             attributes = self._attributes(slice(kept))
-            return self._assemble(parent, None, parent, level_start, **attributes)
+            return self._assemble(parent, Positions.canonical(parent, level_start), **attributes)
         return self._restricted_to("k", np.sort(self.order[:kept]), self.root)
 
     # ------------------------------------------------------------------ sums over leaves
@@ -351,7 +353,19 @@ class Tree(TreeConversions):
         )
 
     def leaf_values(self, v: Any) -> np.ndarray:
-        """Values of the leaves, in the order of :attr:`leaves`: the inverse of `aggregate`."""
+        """Values of the leaves, in the order of :attr:`leaves`: the inverse of `aggregate`.
+
+        Parameters
+        ----------
+        v : array of shape (n,) or (n, k)
+            Values of all nodes.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> gm.shapes.star(3).leaf_values([9, 5, 4])
+        array([5, 4])
+        """
         return check.values("v", self._aligned("v", v), self.n)[self.leaves]
 
 
@@ -362,5 +376,6 @@ def _rebuild(
     edge_length: np.ndarray | None = None,
     from_records: bool = False,
 ) -> Tree:
+    """Make a tree from its parts, which were stored by pickle or in the file of a release."""
     more = {"level_names": level_names, "edge_length": edge_length, "from_records": from_records}
     return Tree._build("parent", check.parent_vector("parent", parent), labels, **more)

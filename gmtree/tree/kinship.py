@@ -77,7 +77,14 @@ class TreeKinship(TreeArrays):
         return found.view(self._parent.dtype)
 
     def path(self, i: int) -> tuple[Any, ...]:
-        """Labels of the nodes from the root down to node i; numbers if the tree has no labels."""
+        """Labels of the nodes from the root down to node i; numbers if the tree has no labels.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> gm.shapes.complete(2, 3).path(4)
+        (0, 1, 4)
+        """
         found = self._upward(i)[::-1]
         return tuple(found if self._labels is None else as_objects(self._labels[found]))
 
@@ -226,7 +233,7 @@ class TreeKinship(TreeArrays):
             return self.depth
         if lengths is self._edge_length:
             return self._length_from_root
-        return sums_from_root("edge", lengths, self._natural_layout, self.root, self.height)
+        return sums_from_root(lengths, self._natural_layout, self.root, self.height)
 
     @Cached
     def _length_from_root(self) -> np.ndarray:
@@ -240,8 +247,7 @@ class TreeKinship(TreeArrays):
                 f"must hold finite lengths, but node {np.argmax(missing)} of this tree has no "
                 "length; edge='count' counts edges.",
             )
-        layout = self._natural_layout
-        return sums_from_root("edge", self._edge_length, layout, self.root, self.height)
+        return sums_from_root(self._edge_length, self._natural_layout, self.root, self.height)
 
     def cophenetic(self, height: Any) -> np.ndarray:
         """Matrix of the heights at which every two leaves are joined.

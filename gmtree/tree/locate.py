@@ -133,7 +133,10 @@ def _find(
     tell: bool,
     ignore: bool,
 ) -> np.ndarray:
-    """Find for each row the node that has its labels; `theirs` holds the labels of the nodes."""
+    """Find for each of the given rows the node that has its labels.
+
+    `theirs` holds the labels of `nodes`, and `coded` those of all rows, one column per level.
+    """
     m = nodes.size
     number = np.zeros(m + rows.size, np.int64)
     unknown = np.zeros(rows.size, bool)
@@ -169,10 +172,9 @@ def _find(
 
 
 def different_kinds(theirs: Sequence[Codes], coded: Sequence[Codes], owner: str = "tree") -> str:
-    """A hint for an error message if a tree has text labels such as '35' and a column numbers.
+    """A hint for an error message if either side has texts such as '35' and the other has numbers.
 
-    Also if the tree has numbers and the column has texts. The hint may be shown even if labels are
-    secret, since it reveals only the type of a column.
+    The hint may be shown even if labels are secret, since it reveals only the type of a column.
     """
     for a, b in zip(theirs, coded, strict=True):
         owner_has, column_has = _texts_or_numbers(a), _texts_or_numbers(b)

@@ -33,21 +33,17 @@ class Measurements(NamedTuple):
 def values(tree: Any, measurements: Any, value: str | None, variance: Any) -> Measurements:
     """Read measurements from one DataFrame, or from a dict with one DataFrame per level."""
     made = Measurements(np.full(tree.n, np.nan), np.full(tree.n, np.inf))
+    by_level = isinstance(variance, Mapping)
+    how = None if by_level else _read_variance("variance", variance)
     if not isinstance(measurements, Mapping):
-        if isinstance(variance, Mapping):
-            by_level = variance_by_level(tree, variance)
-            _put(tree, made, "measurements", measurements, None, value, by_level)
-        else:
-            how = _read_variance("variance", variance)
-            _put(tree, made, "measurements", measurements, None, value, how)
+        how = variance_by_level(tree, variance) if by_level else how
+        _put(tree, made, "measurements", measurements, None, value, how)
         return made
     for level, frame in measurements.items():
-        if isinstance(variance, Mapping):
+        if by_level:
             how = _read_variance(f"variance[{level!r}]", variance.get(level))
-        else:
-            how = _read_variance("variance", variance)
         _put(tree, made, f"measurements[{level!r}]", frame, level, value, how)
-    if isinstance(variance, Mapping) and (more := set(variance) - set(measurements)):
+    if by_level and (more := set(variance) - set(measurements)):
         rule = f"must have only levels with measurements as keys, not {more.pop()!r}."
         check.fail("variance", rule)
     return made
@@ -95,7 +91,10 @@ def _put(
     value: str | None,
     variance: Any,
 ) -> None:
-    """Enter the measurements of one DataFrame into `made`; with `level`, all must belong to it."""
+    """Enter the measurements of one DataFrame into `made`; with `level`, all must belong to it.
+
+    `variance` is a number, an array by node, the name of a column, or None for 1.
+    """
     depth = None if level is None else _depth_of(tree, "measurements", level)
     coded: list[Codes] = []
     if depth is not None and library(frame) is None and np.ndim(frame) == 0:
@@ -119,7 +118,7 @@ def _put(
         rows_of_nodes(tree, argument, node, coded)
     elif node.size != 1:
         check.fail(argument, f"must have a single row, for the root, not {node.size} rows.")
-    s = s[node] if isinstance(s, np.ndarray) and s.size == tree.n and s is variance else s
+    s = variance[node] if isinstance(variance, np.ndarray) else s
     measured = ~np.isnan(x)
     s = np.broadcast_to(1.0 if s is None else s, x.shape)
     bad = measured & ~((s >= 0) & (s <= np.inf))
@@ -146,7 +145,7 @@ def _read(
             check.fail("variance", "must be a number for a Series, because it has no columns.")
         columns = index_columns(tree, argument, index)
         return columns, numbers(argument, frame), variance
-    if library(frame) is None and not isinstance(frame, Mapping):
+    if library(frame) is None:
         check.fail_type(argument, f"must be a DataFrame or Series, not {type(frame).__name__}.")
     present = list(dict.fromkeys(name for name in all_names(frame) if name in names))
     if level is not None and level in names and level not in present:

@@ -12,8 +12,6 @@ from gmtree._kernels import order as kernels
 from gmtree._sweep import unsigned
 
 _CYCLE_SHOWN = 8
-
-
 # If a node has more internal children than this, they need consecutive positions, so that sweeps
 # can sum them with error compensation.
 _LARGE_FAMILY = 1024
@@ -53,6 +51,11 @@ class Positions(NamedTuple):
     parents_first: bool
     by_height: bool
 
+    @classmethod
+    def canonical(cls, parent: np.ndarray, level_start: np.ndarray) -> Positions:
+        """The positions of a canonical numbering, which are the node numbers."""
+        return cls(None, parent, level_start, True, True)
+
 
 def positions(
     argument: str, parent: np.ndarray, labels: np.ndarray | None, by_height: bool = False
@@ -67,7 +70,7 @@ def positions(
     """
     level_start = _levels_if_canonical(parent)
     if level_start is not None:
-        return Positions(None, parent, level_start, True, True)
+        return Positions.canonical(parent, level_start)
 
     n, dtype = parent.size, parent.dtype
     is_internal = np.zeros(n, np.uint8)

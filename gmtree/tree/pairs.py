@@ -120,30 +120,28 @@ class PathIndex:
         return _sweep.readonly(np.ascontiguousarray(nodes, dtype=self._jump.dtype).ravel())
 
 
-def edge_lengths(argument: str, edge: Any, n: int, root: int) -> np.ndarray:
+def edge_lengths(edge: Any, n: int, root: int) -> np.ndarray:
     """Copy of finite edge lengths as int64 or float64, with zero at the root, which has no edge."""
-    check.refuse_labels(argument, edge)
-    a = check.reals(argument, edge)
+    check.refuse_labels("edge", edge)
+    a = check.reals("edge", edge)
     if a.shape not in ((), (n,)):
-        check.fail(argument, f"must be one number or have shape ({n},), not {a.shape}.")
-    own = check.values(argument, np.broadcast_to(a, n), n)
+        check.fail("edge", f"must be one number or have shape ({n},), not {a.shape}.")
+    own = check.values("edge", np.broadcast_to(a, n), n)
     lengths = own.astype(np.int64 if own.dtype == np.int64 else np.float64)
     lengths[root] = 0
-    check.finite(argument, lengths)
+    check.finite("edge", lengths)
     return lengths
 
 
-def sums_from_root(
-    argument: str, edge: Any, layout: _sweep.Layout, root: int, height: int
-) -> np.ndarray:
+def sums_from_root(edge: Any, layout: _sweep.Layout, root: int, height: int) -> np.ndarray:
     """Sum of the edge lengths from the root to each node, in one downward sweep."""
-    lengths = edge_lengths(argument, edge, layout.n, root)
+    lengths = edge_lengths(edge, layout.n, root)
     if lengths.dtype == np.int64:
         # The length of a path is the sum of two of these sums minus twice a third one.
         longest = max(int(lengths.max()), -int(lengths.min())) * height
         if 4 * longest > check.INT64_MAX:
             raise check.IntegerOverflowError(
-                argument,
+                "edge",
                 f"must have sums along paths that fit into 64-bit integers; {height - 1} "
                 f"edges of up to {longest // height} do not. Floating-point numbers do.",
             )

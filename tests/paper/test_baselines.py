@@ -168,7 +168,7 @@ def test_bad_input(method):
 def test_recursion_says_where_it_ends(name):
     tree = gm.shapes.chain(2 * sys.getrecursionlimit())
     recursive = getattr(baselines, f"{name}_recursive")
-    message = rf"'tree' must be less high .* not {tree.height}; use {name}, or"
+    message = rf"'tree' must have fewer levels .* not {tree.height}; use {name}, or"
     with pytest.raises(ValueError, match=message):
         recursive(tree, np.ones(tree.n))
     np.testing.assert_allclose(getattr(baselines, name)(tree, np.ones(tree.n)), 1)

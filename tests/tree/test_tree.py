@@ -359,3 +359,15 @@ def test_a_tree_keeps_at_most_16_bytes_per_node(n):
         assert built.nbytes <= 16 * n + slack, name
         if built.is_canonical:
             assert built.nbytes <= 8 * n + slack, name
+
+
+def test_a_tree_for_another_library_keeps_its_order():
+    # Internal nodes are in the order of their numbers, which is not that of their heights.
+    columns = [["a", "b"], ["x", "y"], [None, "z"]]
+    tree = gm.Tree.from_levels(*columns, missing="stop")
+    same = gm.Tree.from_levels(*columns, missing="stop")._with_frames_of("polars")
+    assert not tree._by_height
+    assert same.node_height.tolist() == tree.node_height.tolist()
+    assert same.order.tolist() == tree.order.tolist()
+    assert same._segments() == tree._segments()
+    assert same.to_frame().shape == tree.to_frame().shape

@@ -31,7 +31,7 @@ def refuse_contradictions(
             _check_queries(problem, sweeps, q, nodes, y[nodes], x[nodes], tolerance)
     size: np.ndarray | None = None
     for k, positions in enumerate(sweeps.exact):
-        columns = slice(problem.axes.spaces[k].start, problem.axes.spaces[k].stop)
+        columns = problem.axes.spaces[k].columns
         nodes = problem.tree._sweep_order[positions]
         own, below = x[nodes, columns].astype(np.float64), b[positions, columns]
         difference = abs(own - below)
@@ -65,7 +65,7 @@ def _check_queries(
     )  # fmt: skip
     size = tolerance * np.abs(y.astype(np.float64)).sum(axis=1)
     for k in query.blocks:
-        columns = slice(problem.axes.spaces[k].start, problem.axes.spaces[k].stop)
+        columns = problem.axes.spaces[k].columns
         difference = abs(own[:, columns] - x[:, columns]).max(axis=1)
         bad = np.flatnonzero(difference > size)
         if bad.size:

@@ -14,11 +14,16 @@ Query = tuple[Hashable, ...]
 
 
 class Space(NamedTuple):
-    """A space of contrasts: its axes and its columns."""
+    """A space of contrasts: its axes, and where its columns start and stop."""
 
     axes: frozenset[int]
     start: int
     stop: int
+
+    @property
+    def columns(self) -> slice:
+        """The columns of the space, as an index."""
+        return slice(self.start, self.stop)
 
 
 class Measured(NamedTuple):

@@ -97,7 +97,7 @@ class TableSolver:
             run(kernel, (), (0, problem.tree.n, True), True)
             written[query.blocks] = True
         for k in np.flatnonzero(~written):
-            x[:, spaces[k].start : spaces[k].stop] = 0
+            x[:, spaces[k].columns] = 0
 
     # ------------------------------------------------------------------ errors
 
