@@ -72,6 +72,7 @@ class Layout:
 
     @property
     def n(self) -> int:
+        """Number of positions."""
         return self.parent.size
 
     @cached_property
@@ -86,9 +87,9 @@ class Layout:
         return frozenset(s[0] for s in leaves if mean_family(self, s) >= LARGE_FAMILY)
 
     def portions(self, segment: Segment, threads: int, *, keep_families: bool = True) -> list:
-        """A list of ranges for each thread, of about equal length; `keep_families` cuts no family.
+        """A list of ranges for each thread, of about equal length.
 
-        Subtrees are never cut.
+        With `keep_families` no family is cut. Subtrees are never cut.
         """
         start, stop, shared = segment
         if isinstance(shared, tuple):
@@ -110,9 +111,10 @@ class Layout:
 
 
 def segment_levels(level_start: np.ndarray, n_inner: int, width: int = 1) -> tuple[Segment, ...]:
-    """Merge runs of short levels; keep each long level, and the first leaf, as a boundary.
+    """Segments of positions that are sorted by height: each long level, and runs of short levels.
 
-    `width` is the number of values per node; the more there are, the fewer nodes make a level long.
+    The leaves begin a new segment. `width` is the number of values per node; the more there are,
+    the fewer nodes make a level long.
     """
     sizes = np.diff(level_start).astype(np.int64) * width
     long = np.flatnonzero(sizes >= SMALLEST_SHARED_LEVEL)

@@ -150,7 +150,7 @@ def shown(label: Any) -> str:
 
 
 def array(argument: str, x: Any) -> np.ndarray:
-    """`x` as an array; if numpy cannot convert it (a ragged list, for example), a named error."""
+    """`x` as an array; an error names the argument if numpy cannot convert it (ragged lists)."""
     for part in x if isinstance(x, (list, tuple)) else (x,):
         if isinstance(part, np.ma.MaskedArray):
             _refuse_mask(argument, part)

@@ -270,7 +270,7 @@ class Diagnostics:
         """The columns of :meth:`to_frame` that are about measurements."""
         return {"measured": self._measured} | {name: getattr(self, name) for name in COLUMNS[1:]}
 
-    def plot(self, ax: Any = None) -> Axes:
+    def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the standardised residuals by level; returns matplotlib Axes."""
         from gmtree import plot
 
@@ -356,7 +356,7 @@ def worst_first(standardized: np.ndarray) -> np.ndarray:
     return np.argsort(-np.abs(standardized), kind="stable")
 
 
-def _read_kurtosis(tree: Tree, given: Any) -> Any:
+def _read_kurtosis(tree: Tree, given: Any) -> float | np.ndarray:
     if np.isscalar(given):
         return check.real("excess_kurtosis", given)
     a = check.values("excess_kurtosis", tree._aligned("excess_kurtosis", given), tree.n)

@@ -78,7 +78,7 @@ def read_noise(factor: Factor, noise: Any) -> np.ndarray:
     return a
 
 
-def covariance(factor: Factor, i: Any, j: Any) -> Any:
+def covariance(factor: Factor, i: Any, j: Any) -> float | np.ndarray:
     """Covariance of the values of two nodes; NaN if either has an infinite variance."""
     tree = factor.tree
     first, second = np.broadcast_arrays(
@@ -110,7 +110,7 @@ def leaf_sum_variance(factor: Factor, mask: Any) -> float:
     return _weighted_sum_variance(factor, a)
 
 
-def range_variance(factor: Factor, ranges: Any) -> Any:
+def range_variance(factor: Factor, ranges: Any) -> float | np.ndarray:
     """Variances of sums over ranges of ``tree.leaves_left_to_right``; a float for one pair."""
     a = check.array("ranges", ranges)
     several = a.reshape(1, 2) if a.shape == (2,) else a

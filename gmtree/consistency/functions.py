@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
 from gmtree import _validate as check
 from gmtree.consistency.certificate import ProjectionInfo
-from gmtree.consistency.projection import Consistency
+from gmtree.consistency.projection import Consistency, ProjectOptions
 from gmtree.matrix import ConstraintMatrix
 from gmtree.tree import Tree
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 @overload
@@ -21,7 +24,7 @@ def reconcile(
     *,
     threads: int | None = None,
     return_info: Literal[True],
-    **options: Any,
+    **options: Unpack[ProjectOptions],
 ) -> tuple[np.ndarray, ProjectionInfo]: ...
 
 
@@ -33,7 +36,7 @@ def reconcile(
     *,
     threads: int | None = None,
     return_info: Literal[False] = False,
-    **options: Any,
+    **options: Unpack[ProjectOptions],
 ) -> np.ndarray: ...
 
 
@@ -41,6 +44,13 @@ def reconcile(
     tree: Tree, noisy: Any, variance: Any = None, *, threads: int | None = None, **options: Any
 ) -> np.ndarray | tuple[np.ndarray, ProjectionInfo]:
     """Optimal consistent values in one call: ``Consistency(tree, variance).project(noisy)``.
+
+    Parameters
+    ----------
+    tree, variance, threads
+        As in :class:`gmtree.Consistency`.
+    noisy, **options
+        As in :meth:`gmtree.Consistency.project`.
 
     Examples
     --------
@@ -53,6 +63,12 @@ def reconcile(
 
 def consistency_bias(tree: Tree, values: Any) -> float:
     """Root mean square of parent minus sum of children: 0 for consistent values.
+
+    Parameters
+    ----------
+    tree : Tree
+    values : array of shape (n,) or (n, k)
+        Finite values of all nodes. The mean is over all internal nodes and columns.
 
     Examples
     --------

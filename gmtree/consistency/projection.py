@@ -8,7 +8,7 @@ estimates, at every node.
 
 from __future__ import annotations
 
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
 
 import numpy as np
 
@@ -25,6 +25,20 @@ from gmtree.consistency.rounding import check_how, round_consistent
 from gmtree.consistency.tracking import Tracker
 from gmtree.matrix import GenerationMatrix
 from gmtree.tree import Tree
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+class ProjectOptions(TypedDict, total=False):
+    """The keywords of :meth:`Consistency.project` besides `return_info`."""
+
+    nonnegative: bool
+    integer: bool | str
+    lower: Any
+    upper: Any
+    out: np.ndarray | None
+    rng: np.random.Generator | int | None
 
 
 class Consistency:
@@ -91,44 +105,17 @@ class Consistency:
 
     @overload
     def project(
-        self,
-        noisy: Any,
-        *,
-        nonnegative: bool = False,
-        integer: bool | str = False,
-        lower: Any = None,
-        upper: Any = None,
-        out: np.ndarray | None = None,
-        return_info: Literal[False] = False,
-        rng: np.random.Generator | int | None = None,
+        self, noisy: Any, *, return_info: Literal[False] = False, **options: Unpack[ProjectOptions]
     ) -> np.ndarray: ...
 
     @overload
     def project(
-        self,
-        noisy: Any,
-        *,
-        nonnegative: bool = False,
-        integer: bool | str = False,
-        lower: Any = None,
-        upper: Any = None,
-        out: np.ndarray | None = None,
-        return_info: Literal[True],
-        rng: np.random.Generator | int | None = None,
+        self, noisy: Any, *, return_info: Literal[True], **options: Unpack[ProjectOptions]
     ) -> tuple[np.ndarray, ProjectionInfo]: ...
 
     @overload
     def project(
-        self,
-        noisy: Any,
-        *,
-        nonnegative: bool = False,
-        integer: bool | str = False,
-        lower: Any = None,
-        upper: Any = None,
-        out: np.ndarray | None = None,
-        return_info: bool,
-        rng: np.random.Generator | int | None = None,
+        self, noisy: Any, *, return_info: bool, **options: Unpack[ProjectOptions]
     ) -> np.ndarray | tuple[np.ndarray, ProjectionInfo]: ...
 
     def project(

@@ -9,7 +9,7 @@ import numpy as np
 from gmtree import _validate as check
 from gmtree.labels.levels import LevelLabels
 from gmtree.tree import Tree
-from gmtree.tree.locate import level_codes, named_node
+from gmtree.tree.locate import level_codes, node_in_error
 
 # A value contradicts its children if it differs from them by this many standard deviations, and
 # by this many times the usual difference in the frame: noise hardly ever does.
@@ -80,7 +80,7 @@ def _subtotal_label(tree: Tree, nodes: np.ndarray) -> str:
     if not nodes.size:
         return ""
     return (
-        f"The label of {named_node(tree, int(nodes[0]))} looks like that of a sum. If its row "
+        f"The label of {node_in_error(tree, int(nodes[0]))} looks like that of a sum. If its row "
         "holds the sum of its siblings, they count twice: leave that row out."
     )
 
@@ -103,7 +103,7 @@ def question_subtotals(tree: Tree, noisy: np.ndarray) -> str:
         if np.allclose(own, rest[known], rtol=1e-9, atol=0) and own.any():
             check.fail(
                 "levels",
-                f"must have no rows of subtotals; {named_node(tree, i)} has the sum of its "
+                f"must have no rows of subtotals; {node_in_error(tree, i)} has the sum of its "
                 "siblings as its value, so that they would count twice. Leave that row out, or let "
                 "it have missing labels in this level and all finer ones, as the row of a sum has.",
             )
@@ -175,10 +175,10 @@ def question_contradictions(
     k, side = np.unravel_index(np.argmax(gap), gap.shape)
     i = int(node[k])
     children = tree.children(i)
-    told = f"The value {_shown(own[k, side])} of {named_node(tree, i)}{where(int(side))} is "
+    told = f"The value {_shown(own[k, side])} of {node_in_error(tree, i)}{where(int(side))} is "
     if small[k, side]:
         child = int(children[np.nanargmax(noisy[children, side])])
-        told += f"far below {_shown(largest[k, side])}, the value of {named_node(tree, child)}."
+        told += f"far below {_shown(largest[k, side])}, the value of {node_in_error(tree, child)}."
     else:
         sigma = np.broadcast_to(deviation, difference.shape)[k, side]
         told += (

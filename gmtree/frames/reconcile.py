@@ -17,7 +17,7 @@ from gmtree.frames.rows import Measured, alike, measured_rows
 from gmtree.labels.columns import column_names, encode, take_column
 from gmtree.labels.libraries import adapter, kind_of
 from gmtree.tree import Tree
-from gmtree.tree.locate import level_codes, named_node
+from gmtree.tree.locate import level_codes, node_in_error
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -268,7 +268,7 @@ def _determined(
         if loose.size:
             check.fail(
                 "value",
-                f"must determine every node; {named_node(tree, int(loose[0]))} has no value"
+                f"must determine every node; {node_in_error(tree, int(loose[0]))} has no value"
                 f"{where(side)}, and none follows from the other values.",
             )
     return post

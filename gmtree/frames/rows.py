@@ -20,7 +20,7 @@ from gmtree.labels.levels import (
     refuse_total,
 )
 from gmtree.tree import Tree
-from gmtree.tree.locate import locate, named_node
+from gmtree.tree.locate import locate, node_in_error
 from gmtree.tree.measurements import variance_by_level
 
 
@@ -181,9 +181,10 @@ def _refuse_missing_leaves(tree: Tree, present: np.ndarray, in_group: Callable[[
         leaf, group = missing[0]
         check.fail(
             "frame",
-            f"must have a row for each leaf in each group; {named_node(tree, tree.leaves[leaf])} "
-            f"has none{in_group(group)}. If it was not measured there, give it a row without a "
-            "value. If it does not exist there, reconcile that group by itself.",
+            "must have a row for each leaf in each group; "
+            f"{node_in_error(tree, tree.leaves[leaf])} has none{in_group(group)}. If it was not "
+            "measured there, give it a row without a value. If it does not exist there, reconcile "
+            "that group by itself.",
         )
 
 
@@ -198,7 +199,7 @@ def _variances(
         if bad.any():
             i = int(np.flatnonzero(bad.any(axis=1))[0])
             check.fail("variance", "must not be negative or missing; the variance of "
-                       f"{named_node(tree, i)} is.")  # fmt: skip
+                       f"{node_in_error(tree, i)} is.")  # fmt: skip
         s[~measured] = np.inf
         return s
     if isinstance(variance, Mapping):

@@ -299,7 +299,10 @@ def _stop(
     node: np.ndarray,
     offset: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows that have a label at this level, and their parents; all other rows end here."""
+    """Mask of the active rows that have a label at this level, their parents, and `node`.
+
+    All other active rows end above this level, which is entered in `node`.
+    """
     missing = coded[depth].missing
     if missing is None:
         missing = np.zeros(node.size, bool)
@@ -319,7 +322,7 @@ def _stop(
 
 
 def number_pairs(above: np.ndarray, code: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Parent and label code of each distinct pair; `above` is replaced by the pair of each row.
+    """Parent and label code of each distinct pair; `above` becomes the number of each row's pair.
 
     Rows that are sorted by parent and code need no hash table.
     """

@@ -1,1 +1,1 @@
-"""Readers for trees of other programs; each returns an array of parents, and labels and lengths."""
+"""Readers for trees of other programs: each returns parents, and perhaps labels and lengths."""

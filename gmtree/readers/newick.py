@@ -88,7 +88,9 @@ def _restore(names: list[str | None]) -> np.ndarray:
     return out
 
 
-def parse(text: Any, convert_underscores: bool) -> tuple[np.ndarray, Any, np.ndarray | None]:
+def parse(
+    text: Any, convert_underscores: bool
+) -> tuple[np.ndarray, NamesInText | None, np.ndarray | None]:
     """Parents, names and lengths of a tree; names or lengths are None if no node has one."""
     check.flag("convert_underscores", convert_underscores)
     raw = _bytes(text)

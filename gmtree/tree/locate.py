@@ -361,8 +361,3 @@ def _named(tree: Any, i: int) -> str:
 def node_in_error(tree: Any, i: int) -> Node:
     """A node for an error message: its number, and its path if it has labels."""
     return Node(i, path="" if tree.labels is None else shown(_named(tree, i)))
-
-
-def named_node(tree: Any, i: int) -> str:
-    """The text of :func:`node_in_error`."""
-    return str(node_in_error(tree, i))

@@ -18,7 +18,7 @@ from gmtree.tree.locate import (
     label_names,
     level_names,
     locate,
-    named_node,
+    node_in_error,
     rows_of_nodes,
 )
 
@@ -112,7 +112,7 @@ def _put(
     if depth is not None:
         wrong = np.flatnonzero(tree.depth[node] != depth)
         if wrong.size:
-            where = f"row {wrong[0]} has {named_node(tree, int(node[wrong[0]]))}"
+            where = f"row {wrong[0]} has {node_in_error(tree, int(node[wrong[0]]))}"
             check.fail(argument, f"must have nodes of level {level!r} only; {where}.")
     if coded:
         rows_of_nodes(tree, argument, node, coded)
@@ -127,7 +127,7 @@ def _put(
         check.fail("variance", f"must not be negative or missing; row {row} has {s[row]}.")
     twice = np.flatnonzero(measured & ~np.isnan(made.values[node]))
     if twice.size:
-        where = named_node(tree, int(node[twice[0]]))
+        where = node_in_error(tree, int(node[twice[0]]))
         check.fail(
             argument, f"must not measure a node twice; {where} is in another DataFrame, too."
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -54,7 +55,7 @@ class AxisSweeps:
             wide.up(run, x, b)
             wide.down(run, x, b)
 
-    def _share(self, kernel: Any, count: int, size: int) -> None:
+    def _share(self, kernel: Callable[..., Any], count: int, size: int) -> None:
         """Run a kernel over a range, which threads share if it is long enough."""
         worth = count * size >= _sweep.SMALLEST_SHARED_LEVEL * _sweep.SHARED_LEVELS_PER_SWEEP
         layout = replace(self._blocks.layout, segments=((0, count, worth),))

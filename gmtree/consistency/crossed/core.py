@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from gmtree.consistency.factor import VARIANCE_RANGE, checked_variances
 from gmtree.tree import Tree
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from gmtree.consistency.sparse import NonnegativeInfo, SparseSolver
 
 # Largest number of multiplications for the variances of all pairs, which take some minutes.
@@ -38,6 +40,15 @@ class CrossedInfo:
 
     iterations: int
     residual: float
+
+
+class ProjectOptions(TypedDict, total=False):
+    """The keywords of :meth:`CrossedConsistency.project` besides `return_info`."""
+
+    nonnegative: bool
+    out: np.ndarray | None
+    tolerance: float | None
+    iterations: int
 
 
 class CrossedConsistency:
@@ -189,38 +200,17 @@ class CrossedConsistency:
 
     @overload
     def project(
-        self,
-        noisy: Any,
-        *,
-        nonnegative: bool = False,
-        out: np.ndarray | None = None,
-        return_info: Literal[False] = False,
-        tolerance: float | None = None,
-        iterations: int = 5000,
+        self, noisy: Any, *, return_info: Literal[False] = False, **options: Unpack[ProjectOptions]
     ) -> np.ndarray: ...
 
     @overload
     def project(
-        self,
-        noisy: Any,
-        *,
-        nonnegative: bool = False,
-        out: np.ndarray | None = None,
-        return_info: Literal[True],
-        tolerance: float | None = None,
-        iterations: int = 5000,
+        self, noisy: Any, *, return_info: Literal[True], **options: Unpack[ProjectOptions]
     ) -> tuple[np.ndarray, CrossedInfo | NonnegativeInfo]: ...
 
     @overload
     def project(
-        self,
-        noisy: Any,
-        *,
-        nonnegative: bool = False,
-        out: np.ndarray | None = None,
-        return_info: bool,
-        tolerance: float | None = None,
-        iterations: int = 5000,
+        self, noisy: Any, *, return_info: bool, **options: Unpack[ProjectOptions]
     ) -> np.ndarray | tuple[np.ndarray, CrossedInfo | NonnegativeInfo]: ...
 
     def project(

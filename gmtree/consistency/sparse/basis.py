@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -41,10 +40,10 @@ class Basis:
     """
 
     series: np.ndarray
-    bottom: Any
+    bottom: sparse.csr_array
 
     @classmethod
-    def of(cls, A: Any, w_a: np.ndarray, w_b: np.ndarray) -> Basis:
+    def of(cls, A: sparse.csr_array, w_a: np.ndarray, w_b: np.ndarray) -> Basis:
         """Choose a basis for an aggregation matrix in compressed rows, given the variances."""
         found, (n_a, n_b) = _candidates(A, w_a, w_b), A.shape
         if not found.size:
@@ -56,7 +55,7 @@ class Basis:
         return exchange.basis()
 
 
-def _candidates(A: Any, w_a: np.ndarray, w_b: np.ndarray) -> np.ndarray:
+def _candidates(A: sparse.csr_array, w_a: np.ndarray, w_b: np.ndarray) -> np.ndarray:
     """Aggregates that may enter the basis: small variances first, and few members first."""
     count = np.diff(A.indptr)
     largest = np.full(count.size, -np.inf)
@@ -77,7 +76,7 @@ class _Exchange:
     basis at that moment.
     """
 
-    def __init__(self, A: Any, w_a: np.ndarray, w_b: np.ndarray) -> None:
+    def __init__(self, A: sparse.csr_array, w_a: np.ndarray, w_b: np.ndarray) -> None:
         self._A, self._w_a, self._n_b = A, w_a, w_b.size
         most = w_b.size + min(A.shape)
         self._work = np.zeros(most)

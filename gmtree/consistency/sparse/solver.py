@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.linalg import splu
+from scipy.sparse.linalg import SuperLU, splu
 
 from gmtree import _memory
 from gmtree._kernels import sparse as kernels
@@ -145,7 +145,7 @@ class SparseSolver:
 
         return apply
 
-    def _combinations(self, series: np.ndarray) -> Any:
+    def _combinations(self, series: np.ndarray) -> sparse.csr_array:
         """Series as combinations of basic series, in compressed rows."""
         n_a, bottom = self._A.shape[0], self._basis.bottom
         exchanged = self._basis.series.min(initial=n_a) < n_a
@@ -227,7 +227,7 @@ class SparseSolver:
         return x
 
     @cached_property
-    def _free_rows(self) -> tuple[Any, _System]:
+    def _free_rows(self) -> tuple[sparse.csr_array, _System]:
         """Bottom series that depend on free series but are not free, and the equations for them."""
         is_basic = np.zeros(self._w.size, bool)
         is_basic[self._basis.series] = True
@@ -319,7 +319,7 @@ class SparseSolver:
 class _System:
     """Equations ``(I + C C') z = r``."""
 
-    def __init__(self, C: Any, precondition: Preconditioner | None) -> None:
+    def __init__(self, C: sparse.csr_array, precondition: Preconditioner | None) -> None:
         self.C, self.CT = C, C.T.tocsr()
         self._precondition = precondition
         self._order, self.factor = _factored(C, self.CT)
@@ -375,7 +375,9 @@ class _System:
         )
 
 
-def _factored(C: Any, CT: Any) -> tuple[np.ndarray, Any]:
+def _factored(
+    C: sparse.csr_array, CT: sparse.csr_array
+) -> tuple[np.ndarray, SuperLU | _Nothing | None]:
     """The order of elimination and the factor of ``I + C C'``; None if it would not fit."""
     n = C.shape[0]
     order = np.arange(n)
@@ -415,13 +417,13 @@ class _Nothing:
         return r
 
 
-def _scaled(left: np.ndarray, a: Any, right: np.ndarray) -> Any:
+def _scaled(left: np.ndarray, a: sparse.csr_array, right: np.ndarray) -> sparse.csr_array:
     """A matrix in compressed rows, with its rows scaled by `left` and its columns by `right`."""
     data = a.data * np.repeat(left, np.diff(a.indptr)) * right[a.indices]
     return sparse.csr_array((data, a.indices, a.indptr), shape=a.shape)
 
 
-def _dropped(a: Any) -> Any:
+def _dropped(a: sparse.csr_array) -> sparse.csr_array:
     """Drop entries that are rounding errors."""
     a.data[abs(a.data) <= ROUNDING * abs(a.data).max(initial=0)] = 0
     a.eliminate_zeros()

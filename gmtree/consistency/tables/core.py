@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
 
 import numpy as np
 
@@ -17,11 +17,25 @@ from gmtree.tree import Tree
 from gmtree.tree.families import Families
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from gmtree.consistency.sparse import NonnegativeInfo
     from gmtree.consistency.tables.possible import PossibleCells
 
 # Number of columns rounded to whole numbers at a time, which fill one or two cache lines.
 ROUNDED_TOGETHER = 16
+
+
+class ProjectOptions(TypedDict, total=False):
+    """The keywords of :meth:`TableConsistency.project` besides `return_info`."""
+
+    nonnegative: bool
+    integer: bool | str
+    out: np.ndarray | None
+    rng: np.random.Generator | int | None
+    tolerance: float
+    iterations: int
+    start: NonnegativeInfo | None
 
 
 class TableConsistency:
@@ -107,14 +121,8 @@ class TableConsistency:
         self,
         measurements: Mapping[Any, Any],
         *,
-        nonnegative: bool = False,
-        integer: bool | str = False,
-        out: np.ndarray | None = None,
         return_info: Literal[False] = False,
-        rng: np.random.Generator | int | None = None,
-        tolerance: float = 1e-6,
-        iterations: int = 5000,
-        start: NonnegativeInfo | None = None,
+        **options: Unpack[ProjectOptions],
     ) -> np.ndarray: ...
 
     @overload
@@ -122,14 +130,8 @@ class TableConsistency:
         self,
         measurements: Mapping[Any, Any],
         *,
-        nonnegative: bool = False,
-        integer: bool | str = False,
-        out: np.ndarray | None = None,
         return_info: Literal[True],
-        rng: np.random.Generator | int | None = None,
-        tolerance: float = 1e-6,
-        iterations: int = 5000,
-        start: NonnegativeInfo | None = None,
+        **options: Unpack[ProjectOptions],
     ) -> tuple[np.ndarray, NonnegativeInfo]: ...
 
     @overload
@@ -137,14 +139,8 @@ class TableConsistency:
         self,
         measurements: Mapping[Any, Any],
         *,
-        nonnegative: bool = False,
-        integer: bool | str = False,
-        out: np.ndarray | None = None,
         return_info: bool,
-        rng: np.random.Generator | int | None = None,
-        tolerance: float = 1e-6,
-        iterations: int = 5000,
-        start: NonnegativeInfo | None = None,
+        **options: Unpack[ProjectOptions],
     ) -> np.ndarray | tuple[np.ndarray, NonnegativeInfo]: ...
 
     def project(
