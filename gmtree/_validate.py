@@ -290,9 +290,14 @@ def node_number(argument: str, node: Any, n: int) -> int:
     return int(a)
 
 
+def is_whole(x: Any) -> bool:
+    """Whether `x` is an integer of Python or numpy, and not a boolean."""
+    return _is_number(x, int, np.integer)
+
+
 def count(argument: str, x: Any, *, least: int) -> int:
     """A whole number of at least `least`."""
-    if not _is_number(x, int, np.integer):
+    if not is_whole(x):
         fail_type(argument, f"must be a whole number, not {x!r}.")
     if x < least:
         fail(argument, f"must be at least {least}, not {x}.")

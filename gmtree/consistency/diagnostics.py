@@ -338,9 +338,7 @@ def diagnose(
         check.fail("noisy", f"must be one value per node, not have shape {noisy.shape}.")
     tree, layout = factor.tree, factor.tree._layout
     v = np.array(noisy, np.float64)
-    if tree.n == 1:
-        check.finite("noisy", v)
-    b = sums_below(factor, threads, v) if tree.n > 1 else np.zeros(0)
+    b = sums_below(factor, threads, v)
     expected, variance = np.empty((2, tree.n))
     heard, spread = np.empty((2, tree.n_internal))
     sums, depth = np.zeros((tree.height, 4)), np.zeros(tree.n_internal, np.uint64)

@@ -294,11 +294,7 @@ class Consistency:
         if bounds and bounds.leaves is None:
             check.fail("lower", "must bound leaves only.")
         v = np.ascontiguousarray(v, np.float64)
-        if self.tree.n == 1:
-            check.finite("noisy", v)
-            b = np.zeros(0)
-        else:
-            b = sweeps.sums_below(self._factor, self._threads, v)
+        b = sweeps.sums_below(self._factor, self._threads, v)
         return messages(self._factor, v, b, chosen, bounds and bounds.leaves)
 
     def track(self, noisy: Any) -> Tracker:

@@ -102,7 +102,7 @@ def _given_numbers(tree: Tree, given: Mapping[int, int] | None) -> list[tuple[in
     check.instance("given", given, Mapping)
     numbers = []
     for node, k in given.items():
-        if isinstance(k, (bool, np.bool_)) or not isinstance(k, (int, np.integer)):
+        if not check.is_whole(k):
             check.fail_type("given", f"must hold whole numbers, not {k!r}.")
         numbers.append((check.node_number("given", node, tree.n), int(k)))
     return numbers
@@ -110,9 +110,7 @@ def _given_numbers(tree: Tree, given: Mapping[int, int] | None) -> list[tuple[in
 
 def rounding_ranges(tree: Tree, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The least number that each node can be rounded to, and whether it may be one more."""
-    least, room, bad = _ranges(tree, Families.of(tree), x)
-    if bad >= 0:
-        _refuse_inconsistent(tree, x, bad, "values")
+    least, room = _ranges(tree, Families.of(tree), x, "values")
     by_node = np.empty(tree.n, bool)
     by_node[tree._sweep_order] = room
     return least, by_node
@@ -132,23 +130,23 @@ def goes_up(fraction: float) -> bool:
     return fraction >= 0.5 - 2.0**-31
 
 
-def _ranges(tree: Tree, families: Families, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-    """Least numbers by node, room by position, and a position without a possible number, or -1."""
+def _ranges(
+    tree: Tree, families: Families, x: np.ndarray, argument: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """The least number of each node, and by position whether it may be one more."""
     out, room = np.empty(tree.n, np.int64), np.zeros(tree.n, np.uint8)
     bad = int(kernels.ranges(tree._layout.order, *families, x, out, room))
+    if bad >= 0:
+        i = int(tree._sweep_order[bad])
+        raise check.IntegerOverflowError(
+            argument,
+            "must be consistent to within one after projection to be rounded; ",
+            check.Node(i),
+            f" is {x[i]:.17g}, but its children cannot be rounded so that they add up to it.",
+        )
     if tree.n == 1:
         out[0], room[0] = np.floor(x[0]), x[0] != np.floor(x[0])
-    return out, room, bad
-
-
-def _refuse_inconsistent(tree: Tree, x: np.ndarray, bad: int, argument: str) -> None:
-    i = int(tree._sweep_order[bad])
-    raise check.IntegerOverflowError(
-        argument,
-        "must be consistent to within one after projection to be rounded; ",
-        check.Node(i),
-        f" is {x[i]:.17g}, but its children cannot be rounded so that they add up to it.",
-    )
+    return out, room
 
 
 def _round(
@@ -158,9 +156,7 @@ def _round(
     rng: np.random.Generator | None,
     argument: str = "noisy",
 ) -> np.ndarray:
-    out, room, bad = _ranges(tree, families, x)
-    if bad >= 0:
-        _refuse_inconsistent(tree, x, bad, argument)
+    out, room = _ranges(tree, families, x, argument)
     root = tree.root
     fraction = x[root] - out[root]
     up = goes_up(fraction) if rng is None else fraction > rng.random()

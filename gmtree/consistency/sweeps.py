@@ -74,6 +74,9 @@ def sums_below(factor: Factor, threads: int | None, v: np.ndarray) -> np.ndarray
 
     Values that are not finite, and exactly known values that contradict each other, are refused.
     """
+    if factor.tree.n == 1:
+        check.finite("noisy", v)
+        return np.empty((0, *v.shape[1:]))
     b = np.empty((factor.tree.n_internal, *v.shape[1:]))
     with _sweep.team(factor.tree._layout, threads) as run:
         _collect(run, factor, _sweep.readonly(v), b)

@@ -45,7 +45,7 @@ class NamesInText:
         self._underscores, self._quoted = underscores, quoted
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (self.tolist(),)
+        return np.array, (self.tolist(), object)
 
     def __len__(self) -> int:
         return self._start.size
@@ -63,8 +63,7 @@ class NamesInText:
         )
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        out = np.empty(self.size, dtype=object)
-        out[:] = self.tolist()
+        out = np.array(self.tolist(), dtype=object)
         return out if dtype is None else out.astype(dtype)
 
     def tolist(self) -> list[str | None]:
@@ -80,12 +79,6 @@ class NamesInText:
         if name[0] == "'":
             return name[1:-1].replace("''", "'")
         return name.replace("_", " ") if self._underscores else name
-
-
-def _restore(names: list[str | None]) -> np.ndarray:
-    out = np.empty(len(names), dtype=object)
-    out[:] = names
-    return out
 
 
 def parse(

@@ -174,7 +174,7 @@ def _lengths_and_labels(
             length, labels[name] = len(own := tuple(values)), own
             if len(set(map(str, own))) < length:
                 check.fail("axes", f"must have each label once; {name!r} has {list(own)!r}.")
-        if isinstance(length, (bool, np.bool_)) or not isinstance(length, (int, np.integer)):
+        if not check.is_whole(length):
             check.fail_type(
                 "axes", f"must have lengths or lists of labels; {name!r} has {length!r}."
             )
