@@ -127,10 +127,8 @@ def _put(
         check.fail("variance", f"must not be negative or missing; row {row} has {s[row]}.")
     twice = np.flatnonzero(measured & ~np.isnan(made.values[node]))
     if twice.size:
-        where = node_in_error(tree, int(node[twice[0]]))
-        check.fail(
-            argument, f"must not measure a node twice; {where} is in another DataFrame, too."
-        )
+        where = f"{node_in_error(tree, int(node[twice[0]]))} is in another DataFrame, too"
+        check.fail(argument, f"must not measure a node twice; {where}.")
     made.values[node[measured]] = x[measured]
     made.variance[node[measured]] = s[measured]
 
