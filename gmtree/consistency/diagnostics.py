@@ -270,7 +270,7 @@ class Diagnostics:
         """The columns of :meth:`to_frame` that are about measurements."""
         return {"measured": self._measured} | {name: getattr(self, name) for name in COLUMNS[1:]}
 
-    def plot(self, ax: Axes | None = None) -> Axes:
+    def plot(self, ax: Any = None) -> Axes:
         """Draw the standardised residuals by level; returns matplotlib Axes."""
         from gmtree import plot
 
