@@ -1,15 +1,14 @@
-"""A census-shaped release with differential privacy: plan, release, errors, account.
+"""A census-shaped release with differential privacy: plan, release, errors, ledger.
 
-People are counted at every level of a hierarchy of eight, from the country down to the block, and
-each count gets exact discrete noise of its own. Afterwards states no longer add up to the country.
-The consistent values closest to the noisy ones do, and they are closer to the truth at every level;
-by how much is known before anything is drawn, as long as they may be negative. Where the budget
-goes is a choice: here it is divided so that the mean squared errors of all levels add up to the
-least. Run it with
+People are counted at each of eight levels, from the country down to the block, and each count gets
+exact discrete noise of its own. Afterwards states no longer add up to the country. The closest
+consistent values do, and at every level they are closer to the truth. If they may be negative,
+their errors are known before any noise is drawn. The budget is divided among the levels so that the
+sum of their mean squared errors is as small as possible. Run it with
 
     python examples/census_release.py --nodes 200000 --epsilon 1
 
-The people are made up, so that the truth may be printed beside the release.
+The people are made up, so the truth may be printed beside the release.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def main(argv: list[str] | None = None) -> None:
     tree, level = data.tree, data.tree.depth - 1
     print(data)
 
-    # Nothing up to here, and nothing in the plan, looks at the counts.
+    # Neither the shares nor the plans depend on the counts.
     shares = gm.privacy.optimal_shares(tree, epsilon=args.epsilon, objective=np.ones(tree.height))
     equal = gm.plan(tree, epsilon=args.epsilon)
     plan = gm.plan(tree, epsilon=args.epsilon, shares=shares)
@@ -66,8 +65,8 @@ def main(argv: list[str] | None = None) -> None:
     ):
         text = "".join(f"{x:>{w}.2f}" for x, w in zip(cells[1:], (10, 14, 13), strict=True))
         print(f"{name:<20}{n:>9,}{cells[0]:>14}{text}")
-    print("whole: the same measurements once more, as whole numbers that are not negative")
-    print("(their errors depend on the counts; without these, a bootstrap estimates them)\n")
+    print("whole: the same release as non-negative whole numbers; their errors depend on the true")
+    print("counts, so that users, who do not know these, estimate them with a bootstrap\n")
     print(whole.bootstrap(runs=5))
     print()
 

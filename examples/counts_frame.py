@@ -1,8 +1,8 @@
 """A frame of counts with errors, made consistent, and published with differential privacy.
 
-Employment by region, state and industry comes from three surveys that do not agree: one counts
-states, one industries in states, one the whole country, each with its own error. One call makes
-them agree, whatever the order of the rows; another publishes true counts privately. Run it with
+Three surveys of employment do not agree. The first has counted industries in states, the second
+states, and the third the whole country, each with its own error. One call makes them agree, in
+whatever order the rows come. Another call publishes true counts privately. Run it with
 
     python examples/counts_frame.py --picture released.png
 """
@@ -38,7 +38,7 @@ def truth(rng: np.random.Generator) -> pd.DataFrame:
 
 
 def surveys(true: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
-    """What three surveys found: one long frame, rows in no order, with a variance for each."""
+    """The results of three surveys in one frame, in random order, with a variance in each row."""
     parts = []
     for columns, error in ((LEVELS, 200.0), (LEVELS[:2], 150.0), ([], 300.0)):
         if columns:
@@ -62,8 +62,8 @@ def main(argv: list[str] | None = None) -> None:
     noisy = surveys(true, rng)
     better = gm.reconcile_frame(noisy, LEVELS, "people", variance="variance", nonnegative=True)
 
-    # The frame that came in, with values that add up; the regions, which nobody had counted,
-    # were added below.
+    # `better` has the rows of `noisy`, with values that add up. Rows of regions, which no survey
+    # had counted, were added at its end.
     tree = gm.Tree.from_levels(true, levels=LEVELS)
     table = tree.to_frame(
         true=tree.aggregate(true.people),
@@ -77,7 +77,7 @@ def main(argv: list[str] | None = None) -> None:
         error = np.sqrt(np.mean((table[name] - table.true)[measured] ** 2))
         print(f"Root mean square error, {name}: {error:.0f} people")
 
-    # The leaves are states times industries, which everyone knows; the counts are private.
+    # Everyone knows which industries each state has. The counts are private.
     released = gm.release_frame(
         true,
         LEVELS,

@@ -1,14 +1,14 @@
 """Two hierarchies at once: the states of the United States by division and region, and months.
 
-Forecasts are made for every pair of a place (state, division, region, nation) and a period (month,
-quarter, year), each on its own. They do not add up, neither over places nor over time. The closest
-ones that do are better at every level: what is easy to forecast in the large helps the
-small, along both ways. Run it with
+Each pair of a place (state, division, region, nation) and a period (month, quarter, year) has a
+forecast of its own. These forecasts add up neither over places nor over time. The closest forecasts
+that do are better at every level: accurate forecasts of large sums improve those of their parts, in
+both directions. Run it with
 
     python examples/crossed.py --picture crossed.png
 
-The places are the four regions and nine divisions of the Census Bureau, the numbers are made up: a
-size for each state, growth, seasons and noise.
+The places are the four regions and nine divisions of the Census Bureau. The numbers are made up
+from a size for each state, a season and noise.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def places() -> gm.Tree:
 
 
 def sums(trees: list[gm.Tree], leaves: np.ndarray) -> np.ndarray:
-    """From pairs of leaves to all pairs: along one tree, then along the other."""
+    """Values of all pairs, which are sums of pairs of leaves, first over places, then over time."""
     return trees[1].aggregate(trees[0].aggregate(leaves).T).T
 
 
@@ -125,9 +125,10 @@ def main(argv: list[str] | None = None) -> None:
     }
     print_table(trees, {name: np.sqrt(np.mean(e**2, axis=0)) for name, e in errors.items()})
     print(
-        f"\nThese variances are products of one number per place and one per period, so that one "
-        f"projection\nalong each way is exact. With months missing they are not: {info.iterations} "
-        f"iterations of conjugate\ngradients reached a residual of {info.residual:.0e}."
+        f"\nThese variances are products of one number per place and one per period. So one "
+        f"projection over\nplaces and one over time give the exact optimum. If months are missing, "
+        f"they do not.\nThen {info.iterations} iterations of conjugate gradients reached a "
+        f"residual of {info.residual:.0e}."
     )
     expected = np.sqrt(post.node_variance()[trees[0].root, trees[1].root])
     found = np.sqrt(np.mean(errors["both ways"][:, trees[0].root, trees[1].root] ** 2))

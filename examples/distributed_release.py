@@ -1,15 +1,15 @@
-"""A private release from Parquet to Parquet on a cluster, and a worker that is lost on the way.
+"""A private release from Parquet to Parquet on a cluster, while one worker is killed.
 
-The counts of a census-shaped hierarchy of five levels lie in Parquet files, sorted by their levels.
-Two worker processes, each with little memory, publish them with differential privacy: one folder
-of Parquet files per level and a manifest with the account. Meanwhile one worker is killed. The
-cluster starts another and repeats what was lost, and the release is still drawn once, consistent
-and accounted for. Run it with
+The counts of a census-shaped hierarchy of five levels are in Parquet files, sorted by their labels.
+Two worker processes, each with little memory, publish them with differential privacy, as one folder
+of Parquet files per level and a manifest with the ledger. Meanwhile one worker is killed. The
+cluster starts another one and repeats the lost work. Noise that was drawn before is not drawn
+again, so that the result is a single consistent release with one ledger. Run it with
 
     python examples/distributed_release.py --leaves 2000000 --epsilon 1
 
-The people are made up. A cluster of other machines is used in the same way: connect a
-``distributed.Client`` to it first, and let all folders be on storage that every machine reaches.
+The people are made up. On a cluster of several machines the call is the same: connect a
+``distributed.Client`` to it first, and use folders on storage that every machine can reach.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a file system holds, like `du`: one upward sweep over flat arrays, and a picture.
+"""The space used by each directory, like `du`: one upward sweep over flat arrays, and a picture.
 
-Every file and directory is a node with its own size; the total of a directory is the sum over
-everything below it. That is ``G.T.solve(sizes)`` with the structure matrix G of the tree, exact
-in whole bytes. A progress bar runs along while directories are read. Run it with
+Every file and directory is a node with its own size, and the total of a directory is the sum over
+everything below it. This is ``G.T.solve(sizes)`` with the structure matrix G of the tree, exact in
+whole bytes. Run it with
 
     python examples/file_system.py /usr/lib --top 15 --picture usage.png
 """
@@ -24,7 +24,7 @@ SHOWN = 60
 
 
 def walk(top: Path) -> tuple[list[str], list[int], list[int], int]:
-    """Paths, parents and sizes of everything below `top`, and how much could not be read.
+    """Paths, parents and sizes of everything below `top`, and the number of unreadable entries.
 
     Links are not followed, and a file with several names counts once, as in `du`.
     """
@@ -80,9 +80,9 @@ def readable(size: int) -> str:
 
 
 def largest_part(tree: gm.Tree, paths: list[str], totals: np.ndarray) -> tuple[gm.Tree, np.ndarray]:
-    """The tree of the largest files and directories, and what each holds in MiB.
+    """The tree of the largest files and directories, and the size of each in MiB.
 
-    What a directory holds besides those becomes a leaf of its own, so that all adds up.
+    The rest of each directory becomes a leaf of its own, so that sizes add up.
     """
     chosen = np.argsort(-totals, kind="stable")[:SHOWN].tolist()
     below: dict[int, list[int]] = {i: [] for i in chosen}

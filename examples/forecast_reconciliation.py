@@ -1,16 +1,16 @@
 """Forecasts of employment in the United States that add up, by sector.
 
 The data are the monthly numbers of employees, in thousands, of the Bureau of Labor Statistics from
-2006 to 2015; they come with the package `vega_datasets` (``pip install vega_datasets pandas``). The
-sectors are a tree: all employees work for the government or in private firms, these produce goods
-or provide services, and so on down to 15 sectors without parts here. One more series of the
-Bureau, "service providing", is government and private services together: it cuts across the tree,
-and gmtree then solves with a sparse factor.
+2006 to 2015. They come with the package `vega_datasets` (``pip install vega_datasets pandas``). The
+sectors form a tree: all employees work for the government or in private firms, these produce goods
+or provide services, and so on down to 15 sectors that are not divided further. One more series of
+the Bureau, "service providing", is the sum of government and private services. With this series the
+structure is not a tree, and gmtree solves with a sparse factor.
 
-Each series is forecast by itself: the value a year before, times the growth since then, smoothed as
-fast as that series has needed so far. Such forecasts do not add up. The example makes them
-coherent in several ways and looks at what that does to errors in the last year, which the
-forecasts have not seen.
+Each series is forecast by itself, as the value of the year before times the smoothed growth since
+then. The speed of smoothing is the one with the smallest past errors of the series. These forecasts
+do not add up. The example makes them coherent in several ways, and compares the errors in the last
+year, which was not used for the forecasts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from vega_datasets import data
 
 import gmtree as gm
 
-# For each sector what it is a part of.
+# The sector that each sector is a part of.
 PART_OF = {
     "private": "nonfarm",
     "government": "nonfarm",
@@ -77,7 +77,7 @@ def smoothed(growth: np.ndarray, speed: float) -> np.ndarray:
 
 
 def forecasts(y: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Forecasts of the next steps, and for all months past the first two years those made before.
+    """Forecasts of the next steps, and forecasts one month ahead for all months after two years.
 
     Each row is smoothed with the speed that had the smallest errors one month ahead.
     """
@@ -85,7 +85,7 @@ def forecasts(y: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
     best, fitted, last = np.full(len(y), np.inf), np.empty_like(y), np.empty(len(y))
     for speed in SPEEDS:
         level = smoothed(growth, speed)
-        # What is expected of a month: the year before, times the growth known one month before.
+        # The forecast of a month: the year before, times the growth known one month before.
         ahead = y[:, 1:-SEASON] * level[:, :-1]
         error = np.square(ahead - y[:, SEASON + 1 :])[:, SEASON:].sum(axis=1)
         better = error < best
@@ -96,7 +96,7 @@ def forecasts(y: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def split(long: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Base forecasts of the last year, the past with forecasts of one month ahead, the truth."""
+    """Base forecasts of the last year; past values with forecasts one month ahead; the truth."""
     wide = long.pivot(index="unique_id", columns="ds", values="y")
     y, months = wide.to_numpy(), wide.columns
     ahead, fitted = forecasts(y[:, :-SEASON], SEASON)
@@ -152,7 +152,7 @@ def main(argv: list[str] | None = None) -> None:
     print("Errors of the forecasts of 2015, in thousands of employees:\n")
     show_errors(found, truth, structure)
 
-    print("\n2. Intervals, exact also where weights are not the true variances\n")
+    print("\n2. Intervals, which are exact even if weights are not the true variances\n")
     with_bounds = gm.forecast.reconcile(
         inside, structure, method=["ols", "wls_var"], Y_df=known, level=[args.level]
     )
@@ -164,7 +164,7 @@ def main(argv: list[str] | None = None) -> None:
         print(f"all employees in June, {method:8} {low:10.0f} to {high:10.0f}")
     print(f"counted later                  {truth_of(truth, 'nonfarm', '2015-06-01'):10.0f}")
 
-    print("\n3. Some things are known: government is decided, utilities were not forecast\n")
+    print("\n3. The forecast of government must not change, and that of utilities is missing\n")
     partly = inside.copy()
     partly.loc[partly.unique_id == "utilities", "naive"] = np.nan
     kept = gm.forecast.reconcile(
@@ -176,7 +176,7 @@ def main(argv: list[str] | None = None) -> None:
             f"{name:12} {row['naive']:10.1f} becomes {row['naive/MinTrace_method-wls_var']:10.1f}"
         )
 
-    print("\n4. A series that cuts across the tree\n")
+    print("\n4. A series that overlaps with parts of the tree\n")
     crossed = gm.forecast.Structure({**PART_OF, **ACROSS})
     print(crossed)
     found = gm.forecast.reconcile(base, crossed, method="wls_struct", Y_df=past)
@@ -185,10 +185,10 @@ def main(argv: list[str] | None = None) -> None:
     off = abs(wide.loc["service_providing"] - parts).max()
     print(f"service providing minus its parts: {off:.0e}")
 
-    print("\n5. Quarters and months, and all sectors, at once\n")
+    print("\n5. Sectors and periods (months, quarters, a year) together\n")
     quarters = gm.forecast.temporal_structure({"year": 12, "quarter": 3, "month": 1}, SEASON)
     months = inside.sort_values("ds").pivot(index="unique_id", columns="ds", values="naive")
-    # Employees of a quarter are those of its months together; a year's were forecast by itself.
+    # The number of a quarter is the sum of its months. The forecast of the year differs from it.
     by_period = pd.DataFrame(
         months.to_numpy() @ quarters.matrix.toarray().T, months.index, quarters.labels
     )

@@ -6,10 +6,11 @@ the reading at the station and on feeders, 0.5 percent in buildings and 1 percen
 building has a meter that shows 5 percent too little, because it was installed with the wrong
 transformer ratio.
 
-The building differs from the sum of its flats, which does not say whether the building or a flat is
-wrong. The meter of the feeder settles it: a standardised residual compares each meter with its best
-estimate from all other meters. The variances of errors are computed from consistent values instead
-of readings, so that a wrong reading hardly changes its own variance.
+The building differs from the sum of its flats. From these meters alone it is not clear whether the
+building or a flat is wrong, but the meter of the feeder decides it: a standardised residual
+compares each meter with its best estimate from all other meters. The variances of errors are
+computed from consistent values instead of readings, so that a wrong reading hardly changes its own
+variance.
 """
 
 from __future__ import annotations

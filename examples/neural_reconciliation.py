@@ -1,14 +1,14 @@
 """A network that forecasts employment, trained with and without a layer that makes sectors add up.
 
 The data are the monthly numbers of employees in the United States, in thousands, of the Bureau of
-Labor Statistics from 2006 to 2015; they come with `vega_datasets` (``pip install vega_datasets
-pandas torch``). The sectors are a tree of 21 series.
+Labor Statistics from 2006 to 2015. They come with `vega_datasets` (``pip install vega_datasets
+pandas torch``). The sectors form a tree of 21 series.
 
 A small network for each sector sees its last twelve growth rates (a month compared with the same
 month of the year before). It corrects the last of them to forecast the next year. No network sees
 other sectors, so forecasts do not add up. The example compares
 
-    same growth         growth stays what it was in the last month; no network
+    same growth         growth stays at the rate of the last month; no network
     networks            the networks, trained on their own forecasts
     ... reconciled      the same forecasts, made consistent after training with fixed variances
     networks and layer  the networks followed by `gmtree.torch.Reconcile`, trained together; the
@@ -16,7 +16,7 @@ other sectors, so forecasts do not add up. The example compares
 
 The learning rate and the number of epochs are those with the smallest error in 2012 and 2013 after
 training on the months before. With these, networks are trained again on all months until 2013. The
-table has the errors in 2014 and 2015, from which no setting was chosen. An earlier draft of this
+table has the errors in 2014 and 2015. No setting was chosen by them, but an earlier draft of this
 example had printed them, so they were not entirely unseen.
 
 In 2014 and 2015, making sums exact lowers the errors of the networks by a fifth at the top and
@@ -34,7 +34,7 @@ from vega_datasets import data
 
 import gmtree as gm
 
-# For each sector what it is a part of.
+# The sector that each sector is a part of.
 PART_OF = {
     "private": "nonfarm",
     "government": "nonfarm",
@@ -58,7 +58,7 @@ PART_OF = {
     "other_services": "private_service_providing",
 }
 YEAR, AHEAD, HIDDEN = 12, 12, 8
-# Numbers of months: those before the first are for training, those before the second to choose.
+# Months before VALIDATION are for training, and those from there to TEST for choosing settings.
 VALIDATION, TEST = 6 * YEAR, 8 * YEAR
 RATES = (0.003, 0.01, 0.03)
 
@@ -78,11 +78,11 @@ class Windows:
 
 
 class Forecaster(torch.nn.Module):
-    """Employees in the next months: those of the year before times a growth that is learned."""
+    """Employees in the next months: those of the year before times the learned growth."""
 
     def __init__(self, sectors: int, layer: torch.nn.Module | None = None) -> None:
         super().__init__()
-        # One network for each sector. With zeros in the end, training starts from "same growth".
+        # One network for each sector. Its last layer is 0, so training starts from "same growth".
         self.first = torch.nn.Parameter(torch.randn(sectors, YEAR, HIDDEN) / YEAR**0.5)
         self.shift = torch.nn.Parameter(torch.zeros(sectors, 1, HIDDEN))
         self.second = torch.nn.Parameter(torch.zeros(sectors, HIDDEN, AHEAD))
@@ -124,7 +124,7 @@ def train(
 
 
 def errors(tree: gm.Tree, found: torch.Tensor, truth: torch.Tensor) -> list[float]:
-    """Root mean squared errors by depth, and by how much sums are missed at most."""
+    """Root mean squared errors by depth, and the largest gap between a value and its sum."""
     squares = ((found - truth) ** 2).mean(dim=(0, 2)).numpy()
     by_level = [squares[tree.depth == d].mean() ** 0.5 for d in range(1, tree.height + 1)]
     x = found.numpy().swapaxes(0, 1).reshape(tree.n, -1)
@@ -132,13 +132,14 @@ def errors(tree: gm.Tree, found: torch.Tensor, truth: torch.Tensor) -> list[floa
 
 
 def compare(epochs: int, seeds: int) -> tuple[dict[str, np.ndarray], dict[str, tuple]]:
-    """For each method one row of `errors` per seed, and the settings that were chosen."""
+    """For each method, one row of `errors` per seed, and the chosen settings."""
     tree = gm.Tree.from_edges(list(PART_OF), list(PART_OF.values()))
     y = data.us_employment()[[tree.path(i)[-1] for i in range(tree.n)]].to_numpy(float)
     training, validation = Windows(y, 0, VALIDATION), Windows(y, VALIDATION, TEST)
     before, test = Windows(y, 0, TEST), Windows(y, TEST, len(y))
 
-    # Errors of "same growth" in the months of training: the scale of losses, the first variances.
+    # Mean squared errors of "same growth" in the months of training. They scale the losses, and
+    # the learned variances start from them.
     same = Forecaster(tree.n)
     with torch.no_grad():
         misses = (same(training) - training.truth).square().mean(dim=(0, 2))

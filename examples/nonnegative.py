@@ -1,15 +1,14 @@
-"""What non-negative counts buy, and what they cost, on census-shaped data.
+"""Benefit and price of non-negative counts, on census-shaped data.
 
-Many census blocks are empty. Their noisy counts are as often below zero as above, and the
-consistent values closest to the noisy ones still have blocks with minus three people. Asking for
-the closest values that are not negative mends that and lowers the error of the blocks. It has a
-price, which is printed as well: the values are no longer unbiased, and neither are their sums. Run
-it with
+Many census blocks are empty. Their noisy counts are as often below zero as above, and the closest
+consistent values still have blocks with minus three people. The closest consistent values that are
+not negative have smaller errors at the blocks. But they are no longer unbiased, and neither are
+their sums. The example prints the errors and the bias. Run it with
 
     python examples/nonnegative.py --nodes 100000 --picture nonnegative.png
 
-The people are made up, so that the truth is at hand; the noise is Laplace noise as for epsilon = 1,
-but drawn from a seed, which is fine for measuring and not for releasing.
+The people are made up, so that errors can be measured. The noise is Laplace noise as for epsilon =
+1, but drawn from a seed, so that it must not be used for a release.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Errors(NamedTuple):
 
 
 def measure(difference: list[np.ndarray], groups: list[np.ndarray]) -> Errors:
-    """Over all nodes of a group and all draws of the noise; NaN for groups without nodes."""
+    """Errors over all nodes of a group and all draws of the noise; NaN for groups without nodes."""
     mean, rms = (np.full((len(groups), len(difference)), np.nan) for _ in range(2))
     for i, group in enumerate(groups):
         for j, d in enumerate(difference):
@@ -129,12 +128,12 @@ def main(argv: list[str] | None = None) -> None:
     before, after = by_size.mean[0, 1:3]
     print(
         f"""
-Non-negativity trades unbiasedness of small counts for a lower error of most. Over all nodes the
-error is {lower:.0%} lower on these data. But a block where nobody lives, which got {before:+.2f}
-people on average, now gets {after:+.2f}: what was below zero has been raised, and other blocks of
-the same group pay for it, so that the counts of larger areas hardly change. Sums over small blocks
-for which the tree has no node inherit that bias. To add up small counts of your own choice, or to
-average over several releases, take the values that may be negative."""
+Over all nodes, the error of non-negative values is {lower:.0%} lower on these data, but small
+counts are biased. The mean error of a block without people was {before:+.2f} and now is
+{after:+.2f}, since values below zero were raised. Other blocks of the same group become smaller,
+so that the counts of larger areas hardly change. Sums of small blocks for which the tree has no
+node inherit the bias. To add up small counts of your own choice, or to average several releases,
+use the values that may be negative."""
     )
     if args.picture:
         draw_picture(args.picture, Errors(by_level.mean[:-1], by_level.rms[:-1]), by_size)

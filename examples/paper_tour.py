@@ -1,16 +1,15 @@
 r"""A tour of the paper that introduced Generation Matrices, on a tree of ten nodes.
 
-Each definition, property, theorem, corollary and algorithm of "Generation Matrix: An Embeddable
-Matrix Representation for Hierarchical Trees" is stated, computed with gmtree, printed, and
-checked against dense linear algebra or a plain loop. ``help(gmtree.gmc)`` has a table of what the
-paper's names are called in gmtree. Run the tour with
+The tour states each definition, property, theorem, corollary and algorithm of "Generation Matrix:
+An Embeddable Matrix Representation for Hierarchical Trees", computes it with gmtree, and checks the
+result with dense linear algebra or a plain loop. ``help(gmtree.gmc)`` has a table of the paper's
+names and those of gmtree. Run the tour with
 
     python examples/paper_tour.py
 
-The paper counts nodes from 1; here, as in numpy, node 0 is the root. Its text says of the example
-tree that it has ten nodes in descending order of height, that the leaves are the last five, and
-that a 2-order subtree is left of it. This tree has all that; how its nodes are joined is our own
-choice:
+The paper counts nodes from 1. Here node 0 is the root, as in numpy. The example tree of the paper
+has ten nodes in descending order of height, of which the last five are leaves, and a 2-order
+subtree of two nodes. This tree agrees with that, but the paper may join the nodes in another way:
 
             0
           /   \
@@ -34,7 +33,7 @@ NODE = np.array([2.0, -1.0, 3.0, 0.5, 4.0, 1.5, -3.0, 5.0, 2.5, 6.0])
 EDGE = np.array([1.0, 2.0, -0.5, 1.0, 3.0, 1.0, -2.0, 0.25, 1.0, 2.0])
 COUNTS = np.array([3, 1, 4, 1, 5])
 ONE = np.ones(10)
-# How many of each the paper has; all of them must have been shown at the end.
+# Numbers of statements in the paper. At the end all of them must have been shown.
 IN_THE_PAPER = {"Definition": 11, "Property": 11, "Theorem": 9, "Corollary": 2, "Algorithm": 2}
 SHOWN: set[tuple[str, int]] = set()
 

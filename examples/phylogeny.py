@@ -1,8 +1,8 @@
 """A phylogeny: from Newick to patristic distances and sums over clades.
 
-Primates and their relatives with times of divergence in millions of years (rounded), and how many
-species each tip stands for. Distances between tips are lengths of the paths that join them; sums
-over clades are one upward sweep. Run it with
+The tree has groups of primates, with rounded times of divergence in millions of years and the
+number of species of each tip. The distance of two tips is the length of the path between them. Sums
+over all clades take one upward sweep. Run it with
 
     python examples/phylogeny.py --picture primates.png
     python examples/phylogeny.py --newick my_tree.nwk
@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> None:
     names = [str(tree.labels[i]) for i in tips]
     print(tree)
 
-    # All pairs at once, as one broadcast question.
+    # Distances of all pairs in one call, by broadcasting.
     distance = tree.distance(tips[:, None], tips[None, :])
     shown = slice(0, 8)
     print("\nPatristic distances (sum of branch lengths)")

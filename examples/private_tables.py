@@ -1,15 +1,16 @@
 """Private tables under one account, and what they gain over independent noisy queries.
 
 Every area of a small census, from the nation down to blocks, has a table of people by sex and age.
-Total, sex, age and the whole table are published for every area, with one privacy budget. The plain
-way, which libraries of single noisy queries offer, is to publish each measurement as it is. Here
-the same measurements, at the same cost, are combined into the best estimate of all cells: each
-query of each area also learns from the other queries, from the areas inside it and around it.
-The example prints and draws both errors, by the exact formula and as they happened. Run it with
+For every area, the total and the tables by sex, by age, and by both are published with one privacy
+budget. The simplest way is to publish each noisy table as it is. Here the same noisy tables, with
+the same privacy loss, are combined into the best estimate of all cells. So each table also benefits
+from the other tables of its area, from the areas inside it, and from the areas around it. The
+example prints and draws both errors, the expected ones and those of this release. Run it with
 
     python examples/private_tables.py --nodes 20000 --picture private_tables.png
 
-The people are made up, so that the truth is at hand. The noise is real, and charged to an account.
+The people are made up, so that errors can be measured. The noise is exact, and an account is
+charged.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from gmtree import privacy
 
 AXES = {"sex": 2, "age": 9}
 QUERIES = [(), ("sex",), ("age",), ("sex", "age")]
-# Relative shares of the budget, at every level: whoever uses single cells needs them most.
+# Relative shares of the budget at every level. Most of it goes to single cells.
 SHARES = {(): 2, ("sex",): 1, ("age",): 3, ("sex", "age"): 6}
 NAMES = {(): "total", ("sex",): "by sex", ("age",): "by age", ("sex", "age"): "one cell"}
 LEVELS = gm.datasets.CENSUS_LEVELS

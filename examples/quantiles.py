@@ -1,12 +1,12 @@
 """Quartiles of ages from a private tree of counts.
 
 Each person is counted in one year of age. A binary tree over the years gets exact discrete noise at
-every node, and quantiles follow from the consistent estimate.
-If OpenDP is installed, its quantiles from counts use the same noisy tree. Run it with
+every node, and quantiles follow from the consistent estimate. If OpenDP is installed, its function
+for quantiles computes them from the same noisy tree, too. Run it with
 
     python examples/quantiles.py --people 20000 --rho 1/200 --draws 200
 
-The ages are made up, so that the true quartiles may be printed beside the release.
+The ages are made up, so the true quartiles may be printed beside the release.
 """
 
 from __future__ import annotations

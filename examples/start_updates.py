@@ -1,4 +1,4 @@
-"""Measurements that arrive one at a time: each update costs the height of the tree."""
+"""Measurements that arrive one at a time: an update takes one step per level of the tree."""
 
 import numpy as np
 

@@ -1,15 +1,15 @@
-"""A small census: tables of people by sex and age at every level, and what each marginal buys.
+"""A small census: tables of people by sex and age at every level, and which marginals to measure.
 
-Every area, from the nation down to blocks, has a table of people by sex and age. All of it is
-measured with noise, and the precision that can be spent on one area is fixed: measuring more
-marginals makes each of them noisier. This example prints the standard errors that different choices
-lead to, exactly and without simulation, then draws noise once to see them happen, and makes whole
-numbers of people of the result. Run it with
+Every area, from the nation down to blocks, has a table of people by sex and age. Its marginals are
+measured with noise, and the total precision of one area is fixed: if more marginals are measured,
+each of them is noisier. This example computes the standard errors for several choices of marginals,
+exactly and without simulation. Then it draws noise once to compare, and rounds the result to whole
+numbers of people. Run it with
 
     python examples/tables.py --nodes 5000 --picture tables.png
 
-The people are made up, so that the truth is at hand; the noise is drawn from a seed, which is fine
-for measuring and not for releasing.
+The people are made up, so that errors can be measured. The noise is drawn from a seed, so that it
+must not be used for a release.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 
 import gmtree as gm
 
-# Ages by decade and by half of the decade: a hierarchy of attributes is a pair of nested axes.
+# An age is a decade and a half of this decade. Two axes take the place of nested classes of ages.
 AXES = {"sex": 2, "decade": 9, "half": 2}
 TOTAL, SEX, DECADE = (), ("sex",), ("decade",)
 AGE, WHOLE = ("decade", "half"), ("sex", "decade", "half")
@@ -105,8 +105,8 @@ def main(argv: list[str] | None = None) -> None:
     }
     print_errors(tree, errors)
     print(
-        "\nThe total of a block is bought with noise in its cells. Ages by half decade, which"
-        "\nnobody measured, are known as well: their errors follow from the others."
+        "\nSmaller errors of the total of a block cost larger errors of its cells. Ages by half"
+        "\ndecade were not measured, but follow from the measurements, and have errors, too."
     )
 
     queries = CHOICES["and decades"]

@@ -24,7 +24,7 @@ def consistency(tree: Tree | Consistency, variance: Any) -> Consistency:
     """The solver for a tree and fixed variances; a `Consistency` is returned unchanged."""
     if isinstance(tree, Consistency):
         if variance is not None:
-            check.fail("variance", "must be None if a Consistency is given, which has variances.")
+            check.fail("variance", "must be None with a Consistency, which has its own variances.")
         return tree
     check.instance("tree", tree, Tree)
     return Consistency(tree, variance)
@@ -34,8 +34,8 @@ def consistency(tree: Tree | Consistency, variance: Any) -> Consistency:
 class Projection:
     """``P v`` for a projection P or its transpose, one column for each column of v.
 
-    Without `post`, each call is given its variances s. With x, leaves that are zero in the optimum
-    x without negative values are held there; x has a column for each column of v.
+    Without `post`, each call is given its variances s. If x is given, it is the optimum without
+    negative values for each column of v, and leaves that are zero in x are held at zero.
     """
 
     tree: Tree
@@ -66,7 +66,7 @@ class Projection:
         return turned, s, out if self.nonnegative else x
 
     def gradients(self, xp: Any, v: Any, out: Any, g: Any, back: Any, s: Any, x: Any) -> Any:
-        """Gradients of s and x: for s, 0 at variances that are 0 or infinite."""
+        """Gradients of s, which are 0 at variances that are 0 or infinite, and None for x."""
         if s is None:
             return None, None
         moved = out * (g - back) if self.transposed else back * (v - out)
@@ -106,7 +106,7 @@ class Solve:
 
 
 def _project(post: Consistency, v: np.ndarray, transposed: bool) -> np.ndarray:
-    """``P v`` or ``P.T v``; one column comes back as a vector."""
+    """``P v`` or ``P.T v``; a single column is returned as a vector."""
     if v.shape[1] == 1:
         v = v[:, 0]
     factor = post._factor

@@ -1,15 +1,15 @@
 """Trees as differentiable functions in jax (extra ``jax``).
 
 A projection onto consistent values is linear, so its derivative in reverse mode is one more
-projection. The functions work under ``jit``, ``vmap`` and ``grad``, as often as you like.
+projection. The functions work under ``jit``, ``vmap`` and ``grad``, also nested.
 
     reconcile                 the closest values that add up, also without negative ones
     propagate                 sums from the root to each node
     accumulate                sums over the nodes below and including each node
 
 Nodes are the last axis of an array, ``(..., n)``, or else the one before, ``(..., n, k)``; `dim`
-names another one. If jax runs on the CPU, it calls the sweeps of gmtree back. On an accelerator,
-data stay there and values are computed level by level, which suits trees with few levels.
+names another one. On the CPU, jax calls the sweeps of gmtree. On an accelerator, data stay there
+and values are computed level by level, which suits trees with few levels.
 
 >>> import jax.numpy as jnp, gmtree as gm
 >>> gm.jax.reconcile(gm.shapes.star(3), jnp.array([10.0, 4.0, 3.0])).tolist()
@@ -35,7 +35,7 @@ __all__ = ["accumulate", "propagate", "reconcile"]
 
 
 def _on_host(run: Any, *args: Any) -> np.ndarray:
-    """`run` for arrays with axes of `vmap` in front, in one call if all of them share weights."""
+    """Apply `run` to arrays with axes of `vmap` in front, once if weights are equal along them."""
     given: list[Any] = [None if a is None else np.asarray(a) for a in args]
     n, axes = given[0].shape[-2], given[0].ndim - 2
     lead = np.broadcast_shapes(*(a.shape[:axes] for a in given if a is not None))
@@ -132,7 +132,7 @@ def reconcile(
     dim : int, optional
         The axis of the nodes: by default the last one if it has n entries, or else the one before.
     by_level : bool, optional
-        Compute level by level with operations of jax; by default on accelerators only.
+        Compute level by level with operations of jax. By default only accelerators do so.
 
     Examples
     --------
@@ -153,7 +153,10 @@ def propagate(
     dim: int | None = None,
     by_level: bool | None = None,
 ) -> Any:
-    """Downward: ``z_i = (v_i + edge_weight_i z_parent) / node_weight_i``, as ``G.solve(values)``.
+    """Values passed on from the root to the leaves, as ``G.solve(values)``.
+
+    Node i gets ``z_i = (v_i + edge_weight_i z_parent) / node_weight_i``. If all weights are one,
+    these are sums from the root to each node.
 
     Parameters
     ----------
@@ -182,9 +185,11 @@ def accumulate(
     dim: int | None = None,
     by_level: bool | None = None,
 ) -> Any:
-    """Upward: ``z_i = (v_i + sum of edge_weight_c z_c over children) / node_weight_i``.
+    """Values added up from the leaves to the root, as ``G.T.solve(values)``.
 
-    This is ``G.T.solve(values)``. Parameters are those of :func:`propagate`.
+    Node i gets ``z_i = (v_i + sum of edge_weight_c z_c over its children c) / node_weight_i``. If
+    all weights are one, these are sums over subtrees. The parameters are those of
+    :func:`propagate`.
 
     Examples
     --------

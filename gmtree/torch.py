@@ -117,7 +117,7 @@ def reconcile(
     dim : int, optional
         The axis of the nodes: by default the last one if it has n entries, or else the one before.
     by_level : bool, optional
-        Compute level by level with operations of torch; by default on accelerators only.
+        Compute level by level with operations of torch. By default only accelerators do so.
 
     Examples
     --------
@@ -137,7 +137,10 @@ def propagate(
     dim: int | None = None,
     by_level: bool | None = None,
 ) -> Any:
-    """Downward: ``z_i = (v_i + edge_weight_i z_parent) / node_weight_i``, as ``G.solve(values)``.
+    """Values passed on from the root to the leaves, as ``G.solve(values)``.
+
+    Node i gets ``z_i = (v_i + edge_weight_i z_parent) / node_weight_i``. If all weights are one,
+    these are sums from the root to each node.
 
     Parameters
     ----------
@@ -166,9 +169,11 @@ def accumulate(
     dim: int | None = None,
     by_level: bool | None = None,
 ) -> Any:
-    """Upward: ``z_i = (v_i + sum of edge_weight_c z_c over children) / node_weight_i``.
+    """Values added up from the leaves to the root, as ``G.T.solve(values)``.
 
-    This is ``G.T.solve(values)``. Parameters are those of :func:`propagate`.
+    Node i gets ``z_i = (v_i + sum of edge_weight_c z_c over its children c) / node_weight_i``. If
+    all weights are one, these are sums over subtrees. The parameters are those of
+    :func:`propagate`.
 
     Examples
     --------
@@ -188,10 +193,10 @@ class Reconcile(torch.nn.Module):
     Parameters
     ----------
     tree : Tree, or a list of them
-        With several trees, values must add up along each of the last axes, one for each tree.
+        With k trees, values are made to add up along the last k axes, one for each tree.
     variance : optional
-        Fixed or initial variances; a list of them for several trees. Entries are then measured with
-        the product of the variances of their nodes.
+        Fixed or initial variances. For several trees this is a list with the variances of each
+        tree, and the variance of an entry is the product of those of its nodes.
     learn : {False, "node", "level"}
         Learn the logarithm of the variance of each node or level, in `log_variance`. Initial
         variances must be positive and finite. A level starts at the mean of the logarithms of its
@@ -280,7 +285,7 @@ class _Weighted(torch.nn.Module):
 
 
 class Propagate(_Weighted):
-    """The function :func:`propagate` as a layer; `learn` makes its weights parameters.
+    """The function :func:`propagate` as a layer, whose weights are learned with ``learn=True``.
 
     Examples
     --------
@@ -293,7 +298,7 @@ class Propagate(_Weighted):
 
 
 class Accumulate(_Weighted):
-    """The function :func:`accumulate` as a layer; `learn` makes its weights parameters.
+    """The function :func:`accumulate` as a layer, whose weights are learned with ``learn=True``.
 
     Examples
     --------

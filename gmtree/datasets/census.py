@@ -51,7 +51,7 @@ def census2010(
     labels: bool = False,
     rng: RandomSource = 2010,
 ) -> Dataset:
-    """The data set of people by census block, in eight levels from the United States to the block.
+    """The counts of people by census block, in eight levels from the United States to the block.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def census2010(
                 "labels", "must be False without 'path', because the look-alike has no codes."
             )
         sizes = LEVEL_SIZES if nodes is None else _scaled_sizes(nodes)
-        tree, counts = _look_alike(sizes, np.random.default_rng(rng))
+        tree, counts = _look_alike(sizes, check.generator("rng", rng))
         return Dataset(tree, counts, "census2010", False, "look-alike, not census data", "people")
     if nodes is not None:
         check.fail(

@@ -24,7 +24,7 @@ SHARES = (0.4, 0.3, 0.2, 0.1)
 def nyctaxi(
     path: files.Paths | None = None, months: int = 12, *, rng: RandomSource = 2013
 ) -> Dataset:
-    """The data set of taxi rides in New York in 2013, by the second at which they began.
+    """The counts of taxi rides in New York in 2013, by the second at which they began.
 
     The leaves are the 31,536,000 seconds of the year. Above them, consecutive nodes are grouped at
     random into families of 2, 3, 4 or 5 nodes, with probabilities of 40, 30, 20 and 10 %.
@@ -61,13 +61,13 @@ def nyctaxi(
     months = check.count("months", months, least=1)
     if months > 12:
         check.fail("months", f"must be at most 12, not {months}.")
-    generator = np.random.default_rng(rng)
+    generator = check.generator("rng", rng)
     if path is None:
         counts = _look_alike(months, generator)
         description = "look-alike, not taxi data"
     else:
-        counts, files = _read_rides(path, months)
-        description = f"2013 trip records, vendor CMT, {files} file{'s' * (files > 1)}"
+        counts, read = _read_rides(path, months)
+        description = f"2013 trip records, vendor CMT, {read} file{'s' * (read > 1)}"
     if months < 12:
         description += f"; {months} month{'s' * (months > 1)}"
     tree = shapes.grouped(counts.size, FANOUTS, SHARES, generator)
@@ -142,7 +142,7 @@ def _seconds(
     last = before + max(vendor + 1, pickup) - 1
     whole = last < commas.size
     whole[whole] = commas[last[whole]] < lines.stop[rows[whole]]
-    _insist(whole, source, lines, rows, "the columns its first line names")
+    _insist(whole, source, lines, rows, "the columns that the first line names")
 
     begin = lines.start[rows] if vendor == 0 else commas[before + vendor - 1] + 1
     is_ours = commas[before + vendor] - begin == len(VENDOR)

@@ -1,11 +1,11 @@
 """Coherent forecasts: hierarchies, groups and periods whose forecasts add up.
 
-Names are those of Nixtla's hierarchicalforecast, which need not be installed. If it is,
-:class:`BottomUp`, :class:`MinTrace`, :class:`TopDown` and :class:`MiddleOut` take the place of its
-own reconcilers.
+Functions and arguments have the names of Nixtla's hierarchicalforecast, which need not be
+installed. If it is, :class:`BottomUp`, :class:`MinTrace`, :class:`TopDown` and :class:`MiddleOut`
+can replace its own reconcilers.
 
     reconcile                   from a DataFrame of base forecasts to one of coherent forecasts
-    reconcile_cross_temporal    the same for forecasts of several frequencies
+    reconcile_cross_temporal    like reconcile, for forecasts of several frequencies
     diagnose                    base forecasts compared with each other, the worst first
     aggregate                   sums of bottom series over all levels
     Structure                   which series are sums of which, from any usual description
@@ -19,9 +19,10 @@ residuals.
     method                      tree            any other summing matrix       limits
     bottom_up                   O(n)            one sparse product             a forecast of each
                                                                                leaf
-    ols, wls_struct, wls_var    O(n)            a sparse factor; axis by       iterations if the
-                                                axis if there are pairs with   factor needs too much
-                                                weights that are products      memory
+    ols, wls_struct, wls_var    O(n)            a sparse factor; for cross-    iterations if the
+                                                temporal weights that are      factor needs too much
+                                                products, one projection per   memory
+                                                axis
     mint_shrink                 T + 1 times     T + 1 solves with the factor   complete forecasts;
                                 as long                                        at least 3 periods
                                                                                with all residuals
@@ -36,9 +37,9 @@ residuals.
     normal intervals            O(n) a step     about n^2: 15,000 series in    exact for any weights
                                                 seconds
     bootstrap, conformal        a projection of each period of residuals       linear methods only
-    windows of a cross-validation, in a column ``cutoff``: each by itself
 
-Long runs draw a progress bar if standard error is a terminal. Use hierarchicalforecast itself for
+Windows of a cross-validation, which a column ``cutoff`` numbers, are reconciled separately. Long
+runs draw a progress bar if standard error is a terminal. Use hierarchicalforecast itself for
 ``mint_cov`` and ``emint``, which need dense matrices of all pairs of series, and for PERMBU
 samples, ERM, evaluation and plots. gmtree does not offer covariances between frequencies (FoReco's
 ``shr``, ``acov``) either.

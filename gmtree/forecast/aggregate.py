@@ -38,15 +38,17 @@ def aggregate(
         Columns of labels, `time_col` and `target_cols`. Several rows of one bottom series at one
         time are added up.
     spec : list of lists of str
-        Columns of each level; the last has all of them.
+        Columns of each level. The last level must have all columns that other levels have.
     exog_vars : dict, optional
         Further columns, and the function or the list of functions that summarizes each of them:
         ``"sum"``, ``"mean"``, ``"median"``, ``"min"``, ``"max"``, ``"std"``, ``"var"``,
         ``"count"`` or ``"n_unique"``. The results are in columns such as ``price_mean``.
     target_cols : list of str
-        Columns to sum. Sums of integers are exact.
-    id_col, time_col : str
-        Names of columns.
+        Columns to sum, by default ``"y"``. Sums of integers are exact.
+    id_col : str
+        Column of the result for the names of series.
+    time_col : str
+        Column of times.
 
     Returns
     -------
@@ -168,6 +170,7 @@ def _summaries(df: Any, exog_vars: Any, kind: str) -> dict[str, tuple[np.ndarray
 
 
 def _summarized(x: np.ndarray, how: str, place: np.ndarray, kind: str) -> np.ndarray:
+    """The value of the function `how` for the entries of each place that occurs, by place."""
     nw = narwhals()
     # The medians of pyarrow are approximate.
     backend = "pandas" if kind == "pyarrow" else kind

@@ -27,8 +27,8 @@ class Bounds(NamedTuple):
                 check.fail(argument, f"must be None for {method!r}; only the methods "
                            f"{check.some(map(repr, BOUNDED_METHODS))} keep bounds.")  # fmt: skip
             if structure.tree is None:
-                check.fail(argument, "must be None unless the structure is a tree; some of these "
-                           "series overlap, but neither is a part of the other.")  # fmt: skip
+                check.fail(argument, "must be None unless the structure is a tree; here, some "
+                           "series overlap although neither is a part of the other.")  # fmt: skip
         if not given:
             return None
         found = {name: _by_series(structure, name, x) for name, x in given.items()}

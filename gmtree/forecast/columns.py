@@ -32,10 +32,10 @@ class Model:
 
 
 def read_models(frame: Any, kind: str, others: Sequence[str]) -> list[Model]:
-    """Find the columns of base forecasts; the columns `others` are not among them.
+    """Find the columns of base forecasts, except the columns `others`.
 
-    Columns without numbers are not models, nor are the columns ``cutoff`` and, if it holds
-    integers, ``index``.
+    Columns without numbers are not models, nor is a column ``cutoff``, nor a column ``index`` of
+    integers.
     """
     names = column_names(frame)
     models: dict[str, Model] = {}
@@ -70,11 +70,11 @@ def bound_names(name: str, level: Sequence[float]) -> list[str]:
 def _refuse_lone(name: str, model: str, names: Sequence[str]) -> None:
     """Refuse bounds and paths of a model whose own column is missing or holds no numbers."""
     if model in names:
-        how = f"its column {model!r} does not. Convert it, in pandas with .astype(float)"
+        how = f"column {model!r} holds none. Convert it, in pandas with .astype(float)"
     else:
         how = f"there is no column {model!r}. Add it"
-    check.fail("Y_hat_df", "must have a column of base forecasts, which holds numbers, for "
-               f"{name!r}; {how}, or drop {name!r} and its like.")  # fmt: skip
+    check.fail("Y_hat_df", f"must have the base forecasts of {name!r} in a column of numbers; "
+               f"{how}, or drop {name!r} and similar columns.")  # fmt: skip
 
 
 def _holds_forecasts(name: str, column: Any, kind: str) -> bool:

@@ -22,8 +22,8 @@ from gmtree.labels.codes import Codes
 from gmtree.labels.columns import column_names
 from gmtree.labels.libraries import adapter
 
-# Without a tree: the least part of a variance that must remain in the residual. Below it, no other
-# forecast says anything about the series, apart from errors of rounding.
+# Without a tree: the least part of a variance that must remain in the residual. Below it, the other
+# forecasts imply nothing about the series, and the rest is a rounding error.
 LEAST_PART = 1e-9
 
 
@@ -121,7 +121,7 @@ def _labels(panel: Panel) -> dict[str, Any]:
 
 
 def _by_row(panel: Panel, x: np.ndarray) -> np.ndarray:
-    """Return the entries of the rows of a panel, of arrays by series and step."""
+    """Return one entry for each row of a panel, from arrays by series and step."""
     flat = x.reshape(len(x), -1)
     return flat if panel.place is None else flat[:, panel.place]
 

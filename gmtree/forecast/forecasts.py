@@ -76,10 +76,11 @@ class Request:
         structure: Structure,
         past: Callable[[str], Past] | None,
     ) -> Any:
-        """Return the frame of a panel with results.
+        """Return the frame of a panel with a column for each model and method.
 
-        A panel has values by series and step, or one column of values if the structure is that of
-        pairs. `past` returns the past values and residuals of a model.
+        The values of the panel are read by series and step or, if `structure` consists of pairs of
+        a series and a period, as one column. `past` returns the past values and residuals of a
+        model.
         """
         models = self.models(panel)
         found = {}
@@ -133,10 +134,8 @@ class Base:
             for level, columns in bounds.items():
                 width = self.values(columns["hi"]) - self.values(columns["lo"])
                 if (width < 0).any():
-                    where = panel.first_row(width < 0)
-                    check.fail(
-                        columns["lo"], f"must not be above {columns['hi']!r}; {where} has it so."
-                    )
+                    check.fail(columns["lo"], f"must not be above {columns['hi']!r}; it is in "
+                               f"{panel.first_row(width < 0)}.")  # fmt: skip
                 width /= 2 * float(ndtri(0.5 + level / 200)) * len(bounds)
                 sigma += width
         elif self.past.residuals is None:
@@ -147,10 +146,8 @@ class Base:
             s = self.past.residuals.variance(self.request.options.residual_variance)
             sigma = np.sqrt(s if s.ndim == 2 else s[:, None]) * np.ones(self.y.shape)
         if (lost := np.isnan(sigma) & ~np.isnan(self.y)).any():
-            where = panel.first_row(lost)
-            check.fail(
-                "Y_hat_df", f"must have bounds for each forecast; those of {where} are missing."
-            )
+            check.fail("Y_hat_df", "must have bounds for each forecast; those of "
+                       f"{panel.first_row(lost)} are missing.")  # fmt: skip
         sigma[np.isnan(self.y)] = np.nan
         return sigma
 

@@ -100,11 +100,12 @@ def structure_of_periods(argument: str, spec: Any, column: str, codes: Codes) ->
     end = max(number * length[name] for name, number in last.items())
     count = -(-end // length[longest]) * length[longest]
     if last[shortest] < count - 1:
-        # Nothing would distinguish the last periods, because they belong to the same longer ones.
-        check.fail(argument, f"must say how many {shortest!r} each period has; by it the periods "
-                   f"end with '{shortest}-{count}', but the last in the column {column!r} is "
-                   f"'{shortest}-{last[shortest]}'. If the last periods are not whole, give "
-                   "temporal_structure(spec, periods).")  # fmt: skip
+        # At least two of the last periods have no forecasts, and nothing would distinguish them,
+        # because they are parts of the same longer periods.
+        check.fail(argument, f"must give the number of {shortest!r} in each period. According to "
+                   f"it the last one is '{shortest}-{count}', but the last one in the column "
+                   f"{column!r} is '{shortest}-{last[shortest]}'. If the last periods are not "
+                   "whole, give temporal_structure(spec, periods).")  # fmt: skip
     return temporal_structure(spec, count)
 
 
@@ -143,8 +144,9 @@ def past_by_frequency(
     """Return the past of a model: residuals with a row for each pair of a series and a frequency.
 
     The frequency of a row of `frame` is in its column ``frequency``, if that exists, or before the
-    last dash of its period (``quarter`` in ``quarter-17``). Variances are given for pairs of a
-    series and a period, in one column or, with `transpose`, with a row for each period.
+    last dash of its period (``quarter`` in ``quarter-17``). The residuals return the variances of
+    all pairs of a series and a period as one column or, with `transpose`, as an array with a row
+    for each period.
     """
     id_col, id_time_col, target = columns
     names, of_period = frequencies(periods)

@@ -30,10 +30,12 @@ BATCH = 1 << 20
 class Normal:
     """Coherent distributions of normal base forecasts with standard deviations `sigma`."""
 
+    y_hat: np.ndarray  # set by reconcilers, as hierarchicalforecast's samplers have it
+
     def __init__(
         self, method: Method, y_hat: np.ndarray, mean: np.ndarray, sigma: np.ndarray, seed: Any
     ) -> None:
-        self.y_hat, self._base, self._mean, self._sigma = y_hat, y_hat, mean, sigma
+        self._base, self._mean, self._sigma = y_hat, mean, sigma
         self._method, self._seed = method, seed
 
     @cached_property
@@ -75,6 +77,7 @@ class Bootstrap:
     """
 
     how = "bootstrap"
+    y_hat: np.ndarray  # set by reconcilers, as hierarchicalforecast's samplers have it
 
     def __init__(
         self,
@@ -111,7 +114,7 @@ class Bootstrap:
                 f"must have more than {self._steps} periods with residuals of all series for "
                 f"intervals_method={self.how!r}, not {complete.shape[1]}.",
             )
-        self.y_hat, self._mean, self._seed = y_hat, mean, seed
+        self._mean, self._seed = mean, seed
         self._residuals, self.num_samples = method.project(complete), num_samples
 
     def _refuse(self, rule: str) -> NoReturn:

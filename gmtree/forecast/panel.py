@@ -193,10 +193,12 @@ class Panel:
     # ------------------------------------------------------------------ writing
 
     def written(self, results: dict[str, np.ndarray]) -> Any:
-        """Return the frame with more columns and with rows for all pairs; empties `results`."""
+        """Return the frame with the columns `results`, and with rows for all pairs.
+
+        If each pair already has a row, `results` is emptied to save memory.
+        """
         columns = {}
         for name in list(results):
-            # Each result is dropped once it is rewritten, because results may fill most memory.
             x = (results.pop(name) if self.is_complete else results[name]).reshape(-1)
             columns[name] = x if self.place is None else x[self.place]
         made = adapter(self.kind).with_columns(self.frame, columns)

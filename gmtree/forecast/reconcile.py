@@ -95,7 +95,7 @@ def reconcile(
         and so on. Their distribution is that of `intervals_method`. Paths in `Y_hat_df` are made
         coherent in any case, and none are drawn for their model.
     seed : int or None
-        Seed for paths that are drawn.
+        Seed of drawn paths and of bootstrapped intervals. With None, each call draws new ones.
     variance : optional
         Variances that replace those of residuals, for ``"wls_var"``: a dict by name of the series
         or level, the name of a column of `Y_hat_df` (one variance for each step), or
@@ -243,8 +243,9 @@ def _refuse_unknown_tops(part_of: Mapping[Any, Any], panel: Panel) -> None:
     there[panel.place // panel.steps.size] = True
     for k in tops:
         if not there[k]:
-            check.fail("S_df", f"must lead to series of 'Y_hat_df'; {labels[k]!r} is part of "
-                       "nothing, as others are, and has no forecasts. Is it misspelt?")  # fmt: skip
+            check.fail("S_df", f"must lead to series of 'Y_hat_df'; {labels[k]!r} is one of "
+                       f"{len(tops)} series that are not part of another one, and has no "
+                       "forecasts. Is it misspelt?")  # fmt: skip
 
 
 def read_past(
@@ -257,7 +258,7 @@ def read_past(
     id_col, time_col, target_col, id_time_col = columns
     if temporal:
         series = {label: k for k, label in enumerate(panel.steps.labels.tolist())}
-        find = partial(_step_of, panel.steps.argument, series)
+        find = partial(_series_of_rows, panel.steps.argument, series)
         names = (id_col, id_time_col, target_col)
         return past_by_frequency(Y_df, find, len(series), panel.structure, names, transpose=True)
     require_columns("Y_df", Y_df, id_col=id_col, time_col=time_col)
@@ -276,10 +277,13 @@ def read_past(
     return lambda model: Past(values, partial(residuals, model))
 
 
-def _step_of(argument: str, number: dict[Any, int], codes: Codes) -> np.ndarray:
-    """Numbers of the steps in a column, for series whose periods are made coherent."""
-    places = np.array([number.get(codes.label(k), -1) for k in range(codes.codes.size)])
-    if (places < 0).any():
-        row = int(np.argmax(places < 0))
+def _series_of_rows(argument: str, number: dict[Any, int], codes: Codes) -> np.ndarray:
+    """Return the number of the series of each row, for series whose periods are made coherent."""
+    own = codes.with_categories()
+    assert own.categories is not None
+    known = [number.get(label, -1) for label in own.categories.tolist()]
+    series = np.array([*known, -1])[own.codes]  # The code -1 selects the last entry.
+    if (series < 0).any():
+        row = int(np.argmax(series < 0))
         check.fail(argument, f"must name series of Y_hat_df; row {row} has {codes.label(row)!r}.")
-    return places
+    return series

@@ -25,7 +25,7 @@ from gmtree.forecast.registry import OPTIMAL, Options, check_method, method_for
 from gmtree.forecast.shrinkage import RIDGE
 from gmtree.forecast.structure import Structure
 from gmtree.forecast.summing import SummingMatrix, as_csr
-from gmtree.forecast.topdown import PROPORTIONS
+from gmtree.forecast.topdown import HISTORICAL, PROPORTIONS
 from gmtree.forecast.variances import Past, Residuals
 from gmtree.labels.distinct import column
 
@@ -40,7 +40,6 @@ class _Reconciler:
 
     is_sparse_method = True  # so that hierarchicalforecast passes S as a sparse matrix
     is_strictly_hierarchical = False
-    insample = False
     fitted = False
     _method = "bottom_up"
     sampler: Normal | Bootstrap | None = None
@@ -49,6 +48,11 @@ class _Reconciler:
     _init_params: Mapping[str, Any] = {}
     _read: tuple[Any, Any, Structure] | None = None
     _fitted: Method
+
+    @property
+    def insample(self) -> bool:
+        """Whether the method needs past values."""
+        return self._method in ("wls_var", "mint_shrink", *HISTORICAL)
 
     def fit(
         self,
@@ -188,9 +192,6 @@ class BottomUp(_Reconciler):
     array([7., 4., 3.])
     """
 
-    def __init__(self) -> None:
-        self._init_params = {}
-
     def _get_PW_matrices(self, S: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return matrices from which hierarchicalforecast's own samplers can be made."""
         structure = _structure(S, None)
@@ -263,7 +264,7 @@ class MinTrace(_Reconciler):
         )
         self.method = self._method = method
         self.nonnegative = nonnegative
-        self.num_threads, self.insample = num_threads, method in ("wls_var", "mint_shrink")
+        self.num_threads = num_threads
         # The names of columns of results are made from these.
         self._init_params = {
             "method": method,
@@ -300,15 +301,11 @@ class MiddleOut(_Reconciler):
             check.fail_type("middle_level", f"must be the name of a level, not {middle_level!r}.")
         check.one_of("top_down_method", top_down_method, PROPORTIONS)
         self.middle_level, self.top_down_method = middle_level, top_down_method
-        self._set_up(top_down_method, middle_level)
+        self._method, self._options = top_down_method, Options(middle_level=middle_level)
         self._init_params = {"middle_level": middle_level, "top_down_method": top_down_method}
 
-    def _set_up(self, how: str, level: str | None = None) -> None:
-        self._method, self._options = how, Options(middle_level=level)
-        self.insample = how != "forecast_proportions"
 
-
-class TopDown(MiddleOut):
+class TopDown(_Reconciler):
     """The forecast at the top, divided among the leaves.
 
     Parameters
@@ -330,8 +327,7 @@ class TopDown(MiddleOut):
 
     def __init__(self, method: str) -> None:
         check.one_of("method", method, PROPORTIONS)
-        self.method = method
-        self._set_up(method)
+        self.method = self._method = method
         self._init_params = {"method": method}
 
 

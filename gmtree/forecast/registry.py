@@ -77,8 +77,8 @@ def check_method(method: Any, offered: Sequence[str] = METHODS) -> None:
     if method in ("mint_cov", "emint"):
         check.fail(
             "method",
-            f"must be one of {offered}; {method!r} weighs with a covariance of all pairs of series "
-            "that is not invertible, or not a covariance at all, and is not offered.",
+            f"must be one of {offered}; {method!r} is not offered, because its weights are a dense "
+            "matrix of all pairs of series, which is often singular.",
         )
     if method not in offered:
         check.fail("method", f"must be one of {offered}, not {method!r}.")
@@ -113,7 +113,12 @@ def method_for(
         return Sums(structure, options.nonnegative)
     if method in PROPORTIONS:
         return _top_down(structure, method, options, past)
-    found = _closest(structure, method, options, bounds, past, variance, step)
+    found: Method
+    if method == "mint_shrink":
+        found = _shrunk(structure, options, past)
+    else:
+        s = _variances(structure, method, options, past, variance)
+        found = Closest(Weights(structure, s, options.threads, step), options.nonnegative, bounds)
     return ClippedFirst(found, structure) if options.clip_base else found
 
 
@@ -128,25 +133,25 @@ def _top_down(structure: Structure, method: str, options: Options, past: Past) -
     return HistoricalParts(structure, tops, past.values, method)
 
 
-def _closest(
+def _shrunk(structure: Structure, options: Options, past: Past) -> Shrunk:
+    if len(options.immutable):
+        check.fail("immutable", "must be empty for 'mint_shrink'.")
+    if past.residuals is None or not past.residuals.is_aligned:
+        check.fail("Y_df", "must hold values and fitted values of each period, at one frequency, "
+                   "for method 'mint_shrink'.")  # fmt: skip
+    return Shrunk(
+        structure, past.residuals.values, options.ridge, options.nonnegative, options.threads
+    )
+
+
+def _variances(
     structure: Structure,
     method: str,
     options: Options,
-    bounds: Bounds | None,
     past: Past,
     variance: Callable[[], np.ndarray] | None,
-    step: Callable[[int], str],
-) -> Method:
-    """Make a method of weighted least squares."""
-    if method == "mint_shrink":
-        if len(options.immutable):
-            check.fail("immutable", "must be empty for 'mint_shrink'.")
-        if past.residuals is None or not past.residuals.is_aligned:
-            check.fail("Y_df", "must hold values and fitted values of each period, at one "
-                       "frequency, for method 'mint_shrink'.")  # fmt: skip
-        return Shrunk(
-            structure, past.residuals.values, options.ridge, options.nonnegative, options.threads
-        )
+) -> np.ndarray | None:
+    """Return the variances that weighted least squares uses; None if they are equal."""
     s: np.ndarray | None = None
     if method == "wls_struct":
         s = structure.size.astype(np.float64)
@@ -160,4 +165,4 @@ def _closest(
     if len(options.immutable):
         s = np.ones(structure.n) if s is None else s.copy()
         s[structure._find("immutable", options.immutable)] = 0
-    return Closest(Weights(structure, s, options.threads, step), options.nonnegative, bounds)
+    return s

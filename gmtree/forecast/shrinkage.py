@@ -39,7 +39,7 @@ LEAST_DECREASE = 1e-4
 
 
 def intensity(standard: np.ndarray) -> float:
-    """The shrinkage intensity of correlations, from 0 to 1, for rows divided by their deviations.
+    """The shrinkage intensity of the correlations of standardized rows, from 0 to 1.
 
     It is ``sum of var(r_ij) / sum of r_ij^2`` over pairs of series, where r_ij is the mean of
     ``z_it z_jt`` over the T periods.
@@ -136,8 +136,8 @@ class Shrunk(Method):
             f = f + length * step
             x, value, gradient, allowed = found
         raise ConvergenceError(
-            "The optimum of 'mint_shrink' without negative values was found to "
-            f"{np.linalg.norm(gradient):.1e} standard deviations, not {allowed:.1e}."
+            "The optimum of 'mint_shrink' without negative values was found only to within "
+            f"{np.linalg.norm(gradient):.1e} standard deviations instead of {allowed:.1e}."
         )
 
     def _at(self, y: np.ndarray, f: np.ndarray) -> tuple[np.ndarray, float, np.ndarray, float]:

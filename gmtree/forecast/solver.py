@@ -106,7 +106,13 @@ class Weights:
             out[:, same] = self._answered(answer, s[:, same[0]], same[0], x[:, same])
         return out
 
-    def _answered(self, answer: Any, s: np.ndarray | None, first: int, x: np.ndarray) -> np.ndarray:
+    def _answered(
+        self,
+        answer: Callable[[_Solver, np.ndarray], np.ndarray],
+        s: np.ndarray | None,
+        first: int,
+        x: np.ndarray,
+    ) -> np.ndarray:
         """Answer with the variances s; `first` is the number of their first column."""
         s = None if s is None else np.ascontiguousarray(s)
         key = b"" if s is None else s.tobytes()
@@ -232,12 +238,10 @@ class _SparseSolver:
     """The solver for any summing matrix, with a sparse factor."""
 
     def __init__(self, structure: Structure, s: np.ndarray) -> None:
-        inner = np.ones(structure.n, bool)
-        inner[structure.leaf] = False
-        # The solver numbers aggregates first.
-        self._order = np.concatenate([np.flatnonzero(inner), structure.leaf])
+        # The solver numbers sums before leaves.
+        self._order = structure._sums_first
         self._structure, self._s = structure, s[self._order]
-        self._A = structure.matrix[np.flatnonzero(inner)]
+        self._A = structure.matrix[self._order[: -structure.leaf.size]]
         self._solver = SparseSolver(self._A, self._s)
 
     def undetermined(self) -> tuple[int, int] | None:

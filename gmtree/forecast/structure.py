@@ -112,14 +112,15 @@ class Structure:
                 if row >= 0 and cols[start[row]] != k:
                     check.fail(
                         "S_df",
-                        f"must name rows and columns alike; column {name!r} is not the leaf of "
-                        "the series of that name.",
+                        f"must name rows and columns alike; the row {name!r} has its 1 in another "
+                        "column.",
                     )
                 leaf[k] = row if row >= 0 else leaf[k]
         if (leaf < 0).any():
             k = _first(leaf < 0)
             shown = k if leaf_names is None else check.shown(leaf_names[k])
-            check.fail("S_df", f"must have a series for each leaf alone; column {shown} has none.")
+            check.fail("S_df", "must have a row for each leaf alone, with a single 1; column "
+                       f"{shown} has none.")  # fmt: skip
         return leaf
 
     def __repr__(self) -> str:
@@ -127,7 +128,7 @@ class Structure:
         return f"Structure({self.n} series, {self.n_leaves} leaves, {how})"
 
     def name(self, k: int) -> str:
-        """A series for an error message."""
+        """Name a series in an error message."""
         return f"series {check.shown(self.labels[k])}"
 
     # ------------------------------------------------------------------ numbers
@@ -152,6 +153,11 @@ class Structure:
     def tags(self) -> dict[str, np.ndarray]:
         """Names of the series of each level."""
         return {name: self.labels[k] for name, k in self.levels.items()}
+
+    @property
+    def _sums_first(self) -> np.ndarray:
+        """Numbers of the series, those of the leaves last."""
+        return np.concatenate([np.delete(np.arange(self.n), self.leaf), self.leaf])
 
     def aggregate(self, leaves: np.ndarray) -> np.ndarray:
         """Values of all series from those of the leaves, in the order of `leaf`."""
@@ -179,9 +185,7 @@ class Structure:
         2         b  0.0  1.0
         """
         check.one_of("backend", backend, LIBRARIES)
-        inner = np.ones(self.n, bool)
-        inner[self.leaf] = False
-        rows = np.concatenate([np.flatnonzero(inner), self.leaf])
+        rows = self._sums_first
         labels = adapter(backend).label_column(Codes(rows, self.labels))
         matrix, names = self.matrix[rows], [str(x) for x in self.labels[self.leaf].tolist()]
         if backend == "pandas":

@@ -17,7 +17,7 @@ from gmtree import _validate as check
 from gmtree.labels.codes import Codes
 from gmtree.labels.columns import column_names, encode, encode_index, is_frame, take_column
 from gmtree.labels.distinct import column, distinct_labels, is_missing
-from gmtree.labels.levels import number_pairs
+from gmtree.labels.levels import number_rows
 from gmtree.labels.libraries import library
 from gmtree.tree import Tree
 
@@ -39,7 +39,7 @@ class SummingMatrix(NamedTuple):
 
 
 def read_summing(S: Any, tags: Any, spec: Any, id_col: str) -> SummingMatrix:
-    """Read a summing matrix from whatever describes it; see :class:`Structure`."""
+    """Read a summing matrix from any description that :class:`Structure` accepts."""
     if tags is not None and not isinstance(tags, Mapping):
         check.fail_type("tags", f"must be a dict of levels, not a {type(tags).__name__}.")
     if spec is not None:
@@ -139,7 +139,7 @@ def _with_tags(found: SummingMatrix, tags: Any) -> SummingMatrix:
 
 
 def _ones(rows: Any, cols: Any, shape: tuple[int, int]) -> sparse.csr_array:
-    """A matrix with entries 1 at the given places, which may be given in parts."""
+    """A sparse matrix with ones at the given places; `rows` and `cols` are lists of arrays."""
     rows, cols = np.concatenate(rows), np.concatenate(cols)
     return sparse.csr_array((np.ones(rows.size), (rows, cols)), shape)
 
@@ -190,7 +190,7 @@ def _from_parents(hierarchy: Mapping[Any, Any]) -> SummingMatrix:
     inner = {p for parents in above.values() for p in parents}
     leaves = [name for name in names if name not in inner]
     if len(leaves) == 1 and any(len(parents) > 1 for parents in above.values()):
-        check.fail("S_df", f"must have several series without parts; only {leaves[0]!r} is one. "
+        check.fail("S_df", f"must have several series without parts; only {leaves[0]!r} has none. "
                    "A dict goes from each series to those that it is a part of, not to its parts: "
                    "{'a': 'all', 'b': 'all'}.")  # fmt: skip
     number = {name: k for k, name in enumerate(names)}
@@ -237,17 +237,6 @@ def spec_levels(spec: Any) -> list[list[str]]:
     return levels
 
 
-def _number_rows(coded: Sequence[Codes]) -> tuple[np.ndarray, np.ndarray]:
-    """Number the distinct rows of several columns in order of appearance; first row of each."""
-    rows = coded[0].codes.size
-    group = np.zeros(rows, np.int64)
-    for c in coded:
-        number_pairs(group, c.codes.astype(np.int64))
-    first = np.empty(int(group.max(initial=-1)) + 1, np.int64)
-    first[group[::-1]] = np.arange(rows - 1, -1, -1)
-    return group, first
-
-
 def read_levels(frame: Any, spec: Any) -> tuple[list[Level], np.ndarray]:
     """Return the levels of a frame, finest last, and the leaf of each of its rows."""
     levels = spec_levels(spec)
@@ -260,12 +249,13 @@ def read_levels(frame: Any, spec: Any) -> tuple[list[Level], np.ndarray]:
             row = int(np.flatnonzero(missing)[0])
             check.fail(name, f"must have no missing labels; row {row} has none.")
         columns[name] = c
-    leaf_of_row, first = _number_rows([columns[name] for name in levels[-1]])
+    leaf_of_row, first = number_rows(list(columns.values()), c.codes.size)
+    n_leaves = first.size
     at_leaf = {name: Codes(c.codes[first], c.categories) for name, c in columns.items()}
     text = {name: _text(c) for name, c in at_leaf.items()}
     found = []
     for level in levels:
-        of_leaf, first = _number_rows([at_leaf[name] for name in level])
+        of_leaf, first = number_rows([at_leaf[name] for name in level], n_leaves)
         parts = [text[name][first] for name in level]
         paths = zip(*parts, strict=True)
         # Names are joined as in hierarchicalforecast.
@@ -340,14 +330,14 @@ def from_multiindex(index: Any) -> tuple[SummingMatrix, np.ndarray]:
 
     A label ``__total`` stands for the sum over that level; names of series are tuples of labels.
     """
-    coded = [_with_categories(c) for _, c in encode_index(index)[:-1]]
+    coded = [c for _, c in encode_index(index)[:-1]]
     for c in coded:
         if (missing := c.missing) is not None:
             row = int(np.argmax(missing))
             check.fail("Y_hat_df", f"must have no missing labels in its index; row {row} has one.")
     if not len(index):
         check.fail("Y_hat_df", "must have rows.")
-    node, first = _number_rows(coded)
+    node, first = number_rows(coded, len(index))
     labels = np.empty(first.size, dtype=object)
     labels[:] = [tuple(c.label(row) for c in coded) for row in first.tolist()]
     total = np.array([[x == TOTAL for x in label] for label in labels.tolist()])
@@ -355,12 +345,13 @@ def from_multiindex(index: Any) -> tuple[SummingMatrix, np.ndarray]:
     if not leaves.size:
         check.fail("Y_hat_df", f"must have series without {TOTAL!r} in its index.")
     rows, cols, levels = [], [], {}
-    pattern, one = _number_rows([Codes(flags.astype(np.int64), None) for flags in total.T])
+    flags = [Codes(x.astype(np.int64), None) for x in total.T]
+    pattern, one = number_rows(flags, len(total))
     for p in range(one.size):
         here = np.flatnonzero(pattern == p)
         both = first[np.concatenate([here, leaves])]
         key = [Codes(coded[k].codes[both], None) for k in np.flatnonzero(~total[one[p]])]
-        group = _number_rows(key)[0] if key else np.zeros(both.size, np.int64)
+        group, _ = number_rows(key, both.size)
         owner = np.full(int(group.max()) + 1, -1, np.int64)
         owner[group[: here.size]] = here
         found = owner[group[here.size :]]
@@ -369,10 +360,3 @@ def from_multiindex(index: Any) -> tuple[SummingMatrix, np.ndarray]:
         levels[f"level {p}"] = here
     matrix = _ones(rows, cols, (first.size, leaves.size))
     return SummingMatrix(matrix, labels, levels, labels[leaves]), node
-
-
-def _with_categories(c: Codes) -> Codes:
-    if c.categories is not None:
-        return c
-    values, codes = np.unique(c.codes, return_inverse=True)
-    return Codes(codes, values.astype(object))

@@ -60,9 +60,9 @@ def reconcile_cross_temporal(
 
     Parameters
     ----------
-    Y_hat_df : frame
-        A row for each series and period, of all frequencies, with the columns `id_col` and
-        `id_time_col`, and one column per model.
+    Y_hat_df : pandas or polars DataFrame, or pyarrow Table
+        Base forecasts of all frequencies: a row for each series and period, with the columns
+        `id_col` and `id_time_col`, and one column per model.
     S_df, tags, spec
         The structure of the series; see :class:`Structure`.
     temporal : dict, Structure, Tree or summing matrix
@@ -76,21 +76,24 @@ def reconcile_cross_temporal(
         ``"ols"``, ``"wls_struct"``, ``"wls_var"`` or ``"bottom_up"``; or ``"ols"``, ``"struc"`` and
         ``"wlsv"``, as the R package FoReco calls them. ``"wls_var"`` has one variance for each
         series and frequency.
-    Y_df : frame, optional
+    Y_df : DataFrame or Table, optional
         Past values and fitted values of all frequencies. The frequency of a row is in a column
         ``frequency``, or before the last dash of its period (``quarter`` in ``quarter-17``).
     variance : dict or str, optional
         Variances for ``"wls_var"``: one for each frequency, or the name of a column.
     nonnegative, level, residual_variance, num_samples, seed
         See :func:`reconcile`. The mean square of a frequency is taken over its own residuals.
-    id_col, time_col, target_col, id_time_col : str
+    id_col, target_col, id_time_col : str
         Names of columns.
+    time_col : str
+        Column of times, which is ignored.
     threads : int, optional
+        See :class:`gmtree.Consistency`.
 
     Returns
     -------
-    frame of the same kind
-        As :func:`reconcile` returns it.
+    DataFrame or Table of the same library
+        `Y_hat_df` with a column for each model and method, as :func:`reconcile` returns it.
 
     Notes
     -----

@@ -12,7 +12,8 @@ from gmtree.forecast.methods import Method
 from gmtree.forecast.structure import Structure
 
 # Methods to compute the parts of the leaves, under hierarchicalforecast's names.
-PROPORTIONS = ("forecast_proportions", "average_proportions", "proportion_averages")
+HISTORICAL = ("average_proportions", "proportion_averages")
+PROPORTIONS = ("forecast_proportions", *HISTORICAL)
 
 
 def divided_series(structure: Structure, level: Any) -> np.ndarray:

@@ -109,6 +109,6 @@ def check_by_series(argument: str, s: np.ndarray, name: Callable[[int], str]) ->
     bad = ~(s >= 0)
     if bad.any():
         k = int(np.argmax(bad.reshape(s.shape[0], -1).any(axis=1)))
-        check.fail(argument, f"must have a variance, not negative, for each series; {name(k)} has "
-                   f"{s[k]}.")  # fmt: skip
+        check.fail(argument, "must give each series a variance of at least 0; "
+                   f"{name(k)} has {s[k]}.")  # fmt: skip
     return s

@@ -12,7 +12,7 @@ import numpy as np
 from gmtree import _validate as check
 from gmtree.consistency.tables.queries import Axes
 from gmtree.frames.doubts import doubts_about_levels
-from gmtree.frames.leaves import tree_of_levels
+from gmtree.frames.rows import tree_of_levels
 from gmtree.labels.codes import Codes
 from gmtree.labels.columns import encode, take_column
 from gmtree.labels.distinct import by_sorted_label, column

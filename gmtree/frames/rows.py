@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gmtree import _validate as check
-from gmtree.frames.leaves import tree_of_levels
 from gmtree.labels.codes import Codes
 from gmtree.labels.columns import encode, listed_names, numbers, take_column
 from gmtree.labels.levels import build as build_tree
 from gmtree.labels.levels import (
+    from_levels,
     number_rows,
     path_of_row,
     read_levels,
@@ -47,6 +47,22 @@ class Measured(NamedTuple):
         a = _by_node(frame, argument, name, np.full(self.noisy.shape, missing), self.node,
                      self.side)  # fmt: skip
         return np.where(np.isnan(a), missing, a)
+
+
+def tree_of_levels(given: Any, names: list[str], kind: str | None) -> Tree:
+    """Read the argument `tree` of a function that reads a frame with these levels.
+
+    `kind` is the library of that frame; the tree's own frames will use it, too.
+    """
+    if isinstance(given, Tree):
+        if given.level_names != tuple(names):
+            check.fail("tree", f"must have the levels {names}, not {given.level_names}.")
+        return given._with_frames_of(kind)
+    try:
+        made = from_levels((given,), names, "stop")
+    except ValueError as error:
+        raise check.InputError("tree", f"must list each leaf once. {error}") from None
+    return Tree._from_level_tree(made)._with_frames_of(kind)
 
 
 def measured_rows(

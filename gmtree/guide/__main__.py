@@ -33,7 +33,7 @@ PAGES = {"README.md": "index", "CHANGELOG.md": "changes", "CONTRIBUTING.md": "co
 
 
 def subjects() -> list[tuple[str, list[str]]]:
-    """The map in the docstring of gmtree: each heading with the names below it."""
+    """Each heading of the map in the docstring of gmtree, with the names below it."""
     parts = re.split(r"^(\S.*):\n\n", gmtree.__doc__ or "", flags=re.MULTILINE)
     listed = [re.findall(r"^    (\w+)  +\S", text, flags=re.MULTILINE) for text in parts[2::2]]
     return [(head, names) for head, names in zip(parts[1::2], listed, strict=True) if names]
@@ -117,7 +117,7 @@ def _show_inherited() -> None:
 
 
 def _without_dead_links(page: str) -> str:
-    """The page without links to attributes that have no entry, such as inherited annotations."""
+    """Return the page without links to places that it does not have."""
     anchors = set(re.findall(r'id="([^"]+)"', page))
 
     def kept(match: re.Match[str]) -> str:
@@ -163,8 +163,8 @@ def _pages(out: Path, render: ModuleType) -> None:
             body = body.replace(f'href="{other}"', f'href="{name}.html"')
         (out / f"{page}.html").write_text(template.render(title=f"gmtree - {page}", body=body))
     parts = ["<h1>Examples</h1>"]
-    for path in sorted((CHECKOUT / "examples").glob("*.py"), key=_longer_last):
-        text = path.read_text()
+    texts = {path: path.read_text() for path in (CHECKOUT / "examples").glob("*.py")}
+    for path, text in sorted(texts.items(), key=lambda item: len(item[1])):
         summary = (ast.get_docstring(ast.parse(text)) or "").split("\n")[0]
         parts.append(f"<figure><h2>{path.name}</h2><p>{escape(summary)}</p>")
         picture = f"examples/figures/{path.stem}.png"
@@ -174,10 +174,6 @@ def _pages(out: Path, render: ModuleType) -> None:
         parts.append(f"<details><summary>code</summary>{code}</details></figure>")
     page = template.render(title="gmtree - examples", body="\n".join(parts))
     (out / "examples.html").write_text(page)
-
-
-def _longer_last(path: Path) -> int:
-    return len(path.read_text())
 
 
 if __name__ == "__main__":

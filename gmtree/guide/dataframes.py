@@ -37,6 +37,8 @@ or a dict with a number per level:
 >>> gm.reconcile_frame(sales, ["shop"], "sales", by="month", variance={"total": 0}).sales.tolist()
 [6.5, 4.5, 11.0, 4.0, 4.0, 8.0]
 
+In the last call the total was known exactly, so its variance is 0.
+
 If a node has no row, but its value follows from the other values, a row is added. With
 ``return_info=True`` you also get the largest changes. A `gmtree.DataWarning` points out rows that
 look wrong, for example if the label "NA" was read as a missing label.
@@ -45,7 +47,8 @@ Results of array functions
 --------------------------
 
 Array functions take and return one value per node. `gmtree.Tree.align` makes such arrays from
-DataFrames, and `gmtree.Tree.to_frame` returns a DataFrame with one row per node:
+DataFrames that have values for some of the nodes. `gmtree.Tree.to_frame` returns a DataFrame with
+one row per node:
 
 >>> tree = gm.Tree.from_levels(["NY", "NY", "VT"], ["Albany", "Kings", "Orange"],
 ...                            levels=["state", "county"])

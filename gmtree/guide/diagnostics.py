@@ -1,7 +1,7 @@
 """Diagnostics: find measurements that contradict each other, and test variances.
 
-`gmtree.Consistency.diagnose` compares each measurement with the value
-that all other measurements imply.
+`gmtree.Consistency.diagnose` compares each measurement with the value that all other measurements
+imply.
 
 >>> import numpy as np, gmtree as gm
 >>> rng = np.random.default_rng(1)
@@ -16,12 +16,13 @@ that all other measurements imply.
 How to read the results
 -----------------------
 
-- reconciled: the consistent value, and residual: measurement minus consistent value.
-- standardized: residual divided by its own standard deviation; beyond 4 is suspicious, except for
-  one in 16,000 nodes.
+- reconciled: the consistent value.
+- residual: the measurement minus the consistent value.
+- standardized: the residual divided by its own standard deviation. A size above 4 is suspicious:
+  correct measurements exceed it at one node in 16,000.
 - leave_one_out: the value that all other measurements imply for the node.
-- leverage: share of a node's value that comes from its own measurement; 1 means that no other
-  measurement contributes to it.
+- leverage: the share of the consistent value that comes from the node's own measurement. With a
+  leverage of 1, no other measurement contributes to it.
 - chi2, dof, p_value: the overall test. ``chi2 / dof`` near 1 means that the variances are right
   on average; 4 means that the standard errors should have been twice as large.
 
@@ -31,7 +32,7 @@ How to read the results
 >>> bool(fixed.chi2 < d.chi2), bool(fixed.p_value > 0.01)
 (True, True)
 
-The factor by which the error at node 7 stands out, in standard deviations:
+The residual at node 7, in standard deviations, is:
 
 >>> float(np.abs(d.standardized[7]).round(1))
 8.7

@@ -3,9 +3,9 @@
 My values are NaN, or I get an error about an undetermined node
 ---------------------------------------------------------------
 
-The measurements do not determine the values of some nodes. `gmtree.reconcile_frame` then raises an
-error. `gmtree.Consistency` divides the undetermined amount evenly among these nodes, and reports an
-infinite variance for them.
+The measurements do not determine the values of some nodes, for example if only the sum of two
+siblings was measured. `gmtree.reconcile_frame` then raises an error. `gmtree.Consistency` divides
+the sum evenly among these nodes, and reports an infinite variance for them.
 
 Why do some values become negative?
 -----------------------------------
@@ -60,8 +60,8 @@ The first call is slow
 The first call compiles machine code. The command ``gmtree warm`` does this ahead of time, as
 `gmtree.guide.scale` explains.
 
-Which levels does a depth of 3 mean?
-------------------------------------
+Which level has depth 3?
+------------------------
 
 Depths and heights count nodes, so the root has depth 1, and depth 3 is the third level from the
 top.

@@ -16,10 +16,10 @@ one more column per method.
 >>> found["ets/MinTrace_method-ols"].tolist()
 [7.0, 6.0, 1.0]
 
-The structure is a dict from each series to its total, a `gmtree.Tree`, or a summing matrix with
-names; or pass ``spec=`` with columns of levels instead. Series may be crossed (region by product).
-Months may add up to quarters and years (``temporal=True`` and
-`gmtree.forecast.reconcile_cross_temporal`).
+The structure is a dict from each series to its total, a `gmtree.Tree`, a summing matrix with names,
+or a DataFrame with the columns of levels that ``spec=`` names. Series may be crossed, such as
+regions by products. Months may add up to quarters and years (``temporal=True``), for many series
+together with `gmtree.forecast.reconcile_cross_temporal`.
 
 Coming from hierarchicalforecast
 --------------------------------
@@ -55,9 +55,12 @@ How fast is it? ``gmtree bench forecast`` compares gmtree with hierarchicalforec
 to DataFrame. On an Intel Xeon with 2 cores, gmtree took 0.35 s to aggregate and reconcile 100,051
 series for 12 steps, and hierarchicalforecast 7.1 s.
 
-The series above have a negative base forecast. If no result may be negative, they become:
+The base forecast of b is negative, and ``bottom_up`` keeps it. With ``nonnegative=True`` it becomes
+0, and the total grows:
 
->>> found = gm.forecast.reconcile(base, part_of, method="ols", nonnegative=True)
->>> found.iloc[:, -1].round(3).tolist()
-[7.0, 6.0, 1.0]
+>>> for nonnegative in (False, True):
+...     found = gm.forecast.reconcile(base, part_of, method="bottom_up", nonnegative=nonnegative)
+...     print(found.iloc[:, -1].tolist())
+[1.0, 3.0, -2.0]
+[3.0, 3.0, 0.0]
 """

@@ -20,8 +20,8 @@ True
 >>> bool(np.isclose(G.solve(v) @ g, v @ G.T.solve(g)))
 True
 
-`gmtree.torch` has these maps as layers (extra ``torch``), `gmtree.jax` as functions that work under
-``jit``, ``vmap`` and ``grad`` (extra ``jax``). The next two blocks need these packages:
+`gmtree.torch` has these maps as layers, and `gmtree.jax` has them as functions that work under
+``jit``, ``vmap`` and ``grad``. Install them with the extras ``torch`` and ``jax``:
 
     import gmtree.torch, torch
     layer = gmtree.torch.Reconcile(tree, learn="level")  # one variance per level is learned
@@ -34,16 +34,16 @@ True
     weights = jax.grad(total)(jax.numpy.zeros(3))
 
 Nodes are the last axis, ``(batch, n)``, or the one before, ``(n, columns)``. With
-``nonnegative=True`` leaves are at least 0; its derivative keeps leaves that are 0 fixed. A list of
-trees, ``Reconcile([regions, products])``, makes values add up along several axes.
+``nonnegative=True`` all leaves are at least 0, and the derivative treats leaves that are 0 as
+fixed. A list of trees, ``Reconcile([regions, products])``, makes values add up along several axes.
 
 The example ``examples/neural_reconciliation.py`` trains networks on employment in 21 series.
 Without the layer, the largest gap between a forecast and the sum of its parts is 400,000 people;
 with it, forecasts add up to rounding.
 
-`weights` above can be found without either package. If a total and its two parts are measured
-equally well, the reconciled total takes two thirds of its own measurement and one third of each
-part's:
+The array `weights` above follows from the projection itself. If a total and its two parts are
+measured equally well, the reconciled total is two thirds of its own measurement plus one third of
+the measurement of each part:
 
 >>> star = gm.Consistency(gm.shapes.star(3))
 >>> star.project(np.array([1.0, 0, 0])).round(3).tolist()

@@ -27,7 +27,7 @@ Assumptions, all written into the ledger
 - *The tree is public.* Which counties exist must not depend on the data. List empty ones too.
 - *The unit is stated truthfully.* By default one record is protected. If a person may have K
   records, pass ``max_contributions=K``: the noise grows by the factor K. Only
-  `gmtree.release_frame` with ``person=`` enforces a bound; otherwise the caller asserts it.
+  `gmtree.release_frame` with ``person=`` enforces this bound. In other calls it is your promise.
 - *Invariants are outside the guarantee.* A count that is published exactly (``invariants=``) can
   reveal records. The ledger lists it.
 - *Losses of all releases about the same people add up.* An `gmtree.privacy.Account` keeps the sum
@@ -57,7 +57,8 @@ True
 >>> folder.cleanup()
 
 If you use the values without `save`, call ``account.finish(r)`` afterwards. On the command line,
-``gmtree release --resume --account budget.json -o out.csv`` writes what an interrupted run left.
+``gmtree release --resume --account budget.json -o out.csv`` writes the release that an interrupted
+run has charged but not written.
 
 Choosing epsilon and K
 ----------------------
@@ -124,10 +125,10 @@ True
 Glossary
 --------
 
-- epsilon, delta: bound on the log of the ratio of probabilities, and the probability that is
-  exempt.
-- rho: bound on the Renyi divergences of all orders, divided by the order (zero-concentrated
-  privacy).
+- epsilon: bound on the logarithm of the ratio of probabilities under two neighbours.
+- delta: small probability with which this bound may fail.
+- rho: the parameter of zero-concentrated differential privacy (zCDP). It bounds the Renyi
+  divergence of each order, divided by this order.
 - add_remove, change_one: neighbours differ by one unit more or less, or by one unit changed.
 - contribution: a record of a person; K is the largest number of them that is counted.
 - estimate: the unbiased consistent values, to which standard errors and intervals belong.

@@ -7,8 +7,8 @@ Memory
 ------
 
 A tree keeps at most 16 bytes per node. A `gmtree.Consistency` keeps a few numbers per internal
-node if all variances are equal, and per node otherwise. The first write to new memory is slow,
-which ``out=`` avoids:
+node if all variances are equal, and per node otherwise. Results in new memory take longer, since
+the first write to memory is slow. With ``out=`` you can use the same memory again:
 
 >>> import numpy as np, gmtree as gm
 >>> tree = gm.shapes.complete(2, 10)
@@ -36,8 +36,8 @@ More than one machine
 ---------------------
 
 `gmtree.dask.reconcile` and `gmtree.dask.release` read sorted leaves from Parquet and write all
-levels to Parquet, with the results of one machine. Each worker needs memory for its partitions
-only:
+levels to Parquet. The results are the same as on one machine. Each worker needs memory for its
+partitions only:
 
     from dask.distributed import Client
     gmtree.dask.reconcile("leaves/", ["state", "county"], "people", out="all/", client=Client())
@@ -57,7 +57,7 @@ workers of one gigabyte on an Intel Xeon with 2 cores, and used at most 0.6 GB i
 bench peers`` compares with other packages on the same trees, and ``gmtree bench scale`` draws
 time against size.
 
-A vector of a tree with a hundred million nodes takes this many megabytes:
+A float64 vector for a tree with a hundred million nodes takes this many megabytes:
 
 >>> 8 * 10**8 // 2**20
 762

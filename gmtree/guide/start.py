@@ -53,7 +53,8 @@ array([3.34, 3.17, 3.34])
 Forecasts
 ---------
 
-Reconciliation makes base forecasts coherent, so that each total is the sum of its parts:
+Base forecasts are made series by series, so that totals differ from the sums of their parts.
+Reconciliation makes them coherent:
 
 >>> base = pd.DataFrame({"unique_id": ["all", "a", "b"], "ds": 1, "ets": [10.0, 3.0, 4.0]})
 >>> found = gm.forecast.reconcile(base, {"a": "all", "b": "all"}, method="ols")
@@ -65,8 +66,9 @@ Reconciliation makes base forecasts coherent, so that each total is the sum of i
 Recursions over trees
 ---------------------
 
-The Generation Matrix of a tree turns recursions into matrix products. This product counts the nodes
-in the subtree of each node, in one sweep:
+With the Generation Matrix G of a tree, recursions become products and solves. A solve with G takes
+one sweep from the root to the leaves, and a solve with its transpose one sweep back. Here such a
+sweep counts the nodes in the subtree of each node:
 
 >>> G = gm.GenerationMatrix(tree)
 >>> G.T.solve(np.ones(tree.n)).astype(int).tolist()

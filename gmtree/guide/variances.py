@@ -7,8 +7,8 @@ The standard errors of the results depend on the variances themselves.
 Four forms
 ----------
 
-Variances are a single number for all nodes, an array with one entry per node, an array with one
-entry per level from the root down, or a dict. Here is one variance per level:
+You can pass one number for all nodes, an array with one entry per node, an array with one entry
+per level from the root down, or a dict. Here is one variance per level:
 
 >>> import numpy as np, gmtree as gm
 >>> tree = gm.Tree.from_parents([-1, 0, 0, 1, 1])
@@ -35,7 +35,7 @@ Where variances come from
 -------------------------
 
 - *Survey estimates* have published standard errors. Pass their squares.
-- *Sums of independent errors* have variances proportional to the number of leaves below.
+- *Sums of leaves with independent errors* have variances proportional to the number of leaves.
 - *Counts* are often assumed to have a Poisson distribution, whose variance is the count itself. Use
   the measured count, but at least 1.
 - *Noise that you added yourself*, for privacy, has a known variance. `gmtree.release` adds the
@@ -53,11 +53,12 @@ standard error 2:
 [1.86, 2.49, 2.68]
 
 The standard error of the total is now 1.86 instead of 2, and that of the south is 2.68 instead of
-4. If you doubt the variances, `gmtree.guide.diagnostics` tests them against the data. Correlations
-between the errors of nodes cannot be stated, except for forecasts (``mint_shrink``).
+4. If you doubt the variances, `gmtree.guide.diagnostics` shows how to test them against the data.
+The errors of different measurements are taken to be uncorrelated. Only forecasts can have
+correlated errors (``mint_shrink``).
 
-Ignoring variances costs accuracy. The first number is the variance of the south if all three
-measurements are weighted equally, and the second one if their variances are used:
+Ignoring variances costs accuracy. Without them, all three measurements get equal weights. The
+variance of the south is then the first of these numbers; with variances it is the second one:
 
 >>> S = np.array([[1, 1], [1, 0], [0, 1.0]])
 >>> equal = np.linalg.pinv(S) @ np.diag([4.0, 9, 16]) @ np.linalg.pinv(S).T

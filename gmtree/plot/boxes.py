@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def icicle(tree: Tree, values: Any = None, *, unit: str = "", ax: Any = None) -> Axes:
-    """Draw a small tree as nested boxes, with a row for each level and widths from leaf values.
+    """Draw a small tree as nested boxes, with a row for each level and widths by leaf values.
 
     Parameters
     ----------
@@ -41,9 +41,17 @@ def icicle(tree: Tree, values: Any = None, *, unit: str = "", ax: Any = None) ->
         own value is not their sum (:func:`sums` marks such nodes). By default all leaves have equal
         widths.
     unit : str
-        What the values count, for the axis.
+        Unit of the values, for the axis.
     ax : matplotlib Axes, optional
         Axes to draw on. By default new axes are made.
+
+    Examples
+    --------
+    >>> import gmtree as gm
+    >>> tree = gm.Tree.from_levels(["NY", "NY", "VT"], ["Albany", "Orange", "Orange"])
+    >>> ax = gm.plot.icicle(tree, tree.aggregate([304, 372, 29]), unit="people")
+    >>> ax.get_xlabel()
+    'people'
     """
     refuse_large(tree)
     check.instance("unit", unit, str)
@@ -84,7 +92,7 @@ def icicle(tree: Tree, values: Any = None, *, unit: str = "", ax: Any = None) ->
 
 
 def sums(tree: Tree, values: Any, std_error: Any = None, *, unit: str = "", ax: Any = None) -> Axes:
-    r"""Draw a small tree as nested boxes with numbers, in red if children do not add up to them.
+    r"""Draw a small tree as nested boxes with numbers; those whose children do not add up are red.
 
     Every box is as wide as its children together, so that each number stands above the numbers that
     should add up to it. In small boxes, text is shortened, rotated, shrunk or left out.
@@ -98,7 +106,7 @@ def sums(tree: Tree, values: Any, std_error: Any = None, *, unit: str = "", ax: 
     std_error : array by node, optional
         Standard errors, written after the values.
     unit : str
-        What the values count, for the axis.
+        Unit of the values, for the axis.
     ax : matplotlib Axes, optional
         Axes to draw on. By default new axes are made.
 

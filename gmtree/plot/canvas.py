@@ -79,7 +79,7 @@ def title(tree: Tree) -> str:
 
 
 def plain(legend: Any) -> None:
-    """Escape dollar signs in a legend, between which matplotlib would expect a formula."""
+    """Keep matplotlib from reading the text between dollar signs in a legend as a formula."""
     for text in legend.get_texts():
         text.set_parse_math(False)
 

@@ -19,14 +19,14 @@ _MOST_POINTS = 20_000
 
 
 def error_by_level(source: Any, *, unit: str = "records", ax: Any = None) -> Axes:
-    """Plot the standard error of each level: of its noise alone, and after consistency.
+    """Plot the standard error of each level: that of one noisy count, and after reconciliation.
 
     Parameters
     ----------
     source : Plan, Release or TableRelease
         For tables, each query has its own line, which shows the errors of its cells.
     unit : str
-        What is counted.
+        Unit of the counts, for the axis.
     ax : matplotlib Axes, optional
         Axes to draw on. By default new axes are made.
 
@@ -97,7 +97,7 @@ def noisy_against_consistent(
     interval : tuple of two arrays by node, optional
         Lower and upper ends of intervals, drawn as vertical lines.
     unit : str
-        What is counted.
+        Unit of the values, for the axes.
     ax : matplotlib Axes, optional
         Axes to draw on. By default new axes are made.
 

@@ -103,7 +103,7 @@ def test_wrong_arguments():
     d = data("strict")
     with pytest.raises(ValueError, match="'Y_df' must hold"):
         gm.forecast.diagnose(d.base, d.structure)
-    with pytest.raises(ValueError, match="'variance' must have"):
+    with pytest.raises(ValueError, match="'variance' must give each series"):
         gm.forecast.diagnose(d.base, d.structure, variance={"T": 1.0})
     with pytest.raises(TypeError, match="'temporal' must be True or False"):
         gm.forecast.diagnose(d.base, d.structure, temporal={"year": 4})

@@ -163,7 +163,9 @@ def test_parents_as_darts_has_them():
         with pytest.raises(ValueError, match=rule):
             Structure(wrong)
     base = pd.DataFrame({"unique_id": ["all", "a", "b"], "ds": 1, "m": [10.0, 3.0, -2.0]})
-    with pytest.raises(ValueError, match="'al' is part of nothing, as others are"):
+    with pytest.raises(
+        ValueError, match="'al' is one of 2 series that are not part of another one"
+    ):
         gm.forecast.reconcile(base, {"a": "all", "b": "al"})
     numbered = base.assign(unique_id=[0, 1, 2]).iloc[[2, 0, 1]]
     for part_of in ({1: 0, 2: 0}, {1: [0], 2: np.array([0]), 0: None}):

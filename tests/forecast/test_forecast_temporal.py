@@ -215,7 +215,7 @@ def test_the_largest_number_of_any_frequency_tells_the_number_of_periods():
     np.testing.assert_allclose(both[f"{MINT}wls_struct_x"], both[f"{MINT}wls_struct_y"])
     # Nothing tells the last two quarters of the second year, unless it ends with the first two.
     short = frame[~frame.temporal_id.isin(["quarter-7", "quarter-8"])]
-    message = "end with 'quarter-8', but the last .* is 'quarter-6'. .*temporal_structure"
+    message = "last one is 'quarter-8', but the last .* is 'quarter-6'. .*temporal_structure"
     for part in (short, short[short.temporal_id != "year-2"]):
         with pytest.raises(ValueError, match=message):
             reconcile_cross_temporal(part, **options)
@@ -246,10 +246,10 @@ def test_frequencies_in_place_of_their_structure():
     ("spec", "message"),
     [
         ({"year": 1, "quarter": 4, "month": 12},
-         "must say how many 'year' each period has; .* the last .* is 'year-{0}'"),
+         "must give the number of 'year' in each period.* the last .* is 'year-{0}'"),
         ({"year": 1, "quarter": 5, "month": 12}, "must have numbers .* divide .*'quarter' has 5"),
         ({"year": 12, "quarter": 4, "month": 1},
-         "must say how many 'month' each .* end with 'month-{2}', .* 'month-{1}'"),
+         "must give the number of 'month' in each .* one is 'month-{2}', .* 'month-{1}'"),
         ({"year": 4, "quarter": 3, "month": 1},
          "must have numbers .* divide the largest, 4 of 'year'; 'quarter' has 3"),
     ],

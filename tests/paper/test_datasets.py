@@ -394,8 +394,8 @@ def test_taxi_columns_are_found_by_name(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("CMT", "the columns its first line names"),
-        ("a,CMT", "the columns its first line names"),
+        ("CMT", "the columns that the first line names"),
+        ("a,CMT", "the columns that the first line names"),
         ("a,CMT,2013-01-01", "a time of 2013"),
         ("a,CMT,2012-01-01 00:00:00", "a time of 2013"),
         ("a,CMT,2013-13-01 00:00:00", "a time of 2013"),
