@@ -164,7 +164,7 @@ def test_variances_by_name_and_by_level():
     np.testing.assert_allclose(
         d.wide(METHODS["wls_var"], found), dense.coherent(d.S, d.wide("m"), s), atol=1e-10
     )
-    with pytest.raises(ValueError, match=r"'variance' must give each series a variance.* series 'T/A' has nan"):
+    with pytest.raises(ValueError, match=r"'variance' must give each series .* 'T/A' has nan"):
         reconcile(d.base, d.structure, method="wls_var", variance={"T": 1.0})
 
 
@@ -248,7 +248,7 @@ def test_frames_as_sktime_has_them():
         (lambda b: b[["unique_id", "ds"]], {}, "'Y_hat_df' must have a column of base forecasts"),
         (lambda b: pd.concat([b, b[3:4]]), {}, r"rows 3 and 57 are both series 'T/A' at ds"),
         (lambda b: b.assign(unique_id=["Q", *b.unique_id[1:]]), {}, "row 0 has 'Q'"),
-        (lambda b: b.assign(m="x"), {}, "'Y_hat_df' must have the base forecasts of .* in a column of n"),
+        (lambda b: b.assign(m="x"), {}, "must have the base forecasts of .* in a column of numbers"),
         (lambda b: b.assign(m=pd.Series(["x", *b.m[1:]], dtype=object)), {}, "'m' must hold real"),
         (lambda b: b.assign(unique_id=["Q", *b.unique_id[1:]]), {},
          "'Y_hat_df' must name series of the structure in its column 'unique_id'; row 0 has 'Q'"),
@@ -346,7 +346,8 @@ def test_swapped_bounds_are_refused_by_column_and_row(order):
     base = order(d.base)
     low, high = (base.columns.get_loc(f"m-{side}-90") for side in ("lo", "hi"))
     base.iloc[[5, 9], [low, high]] = base.iloc[[5, 9], [high, low]].to_numpy()
-    message = f"'m-lo-90' must not be above 'm-hi-90'; it is in row 5 .series '{base.unique_id.iloc[5]}' at"
+    where = f"it is in row 5 .series '{base.unique_id.iloc[5]}' at"
+    message = f"'m-lo-90' must not be above 'm-hi-90'; {where}"
     for options in ({"level": [80]}, {"method": "wls_var", "variance": "intervals"}):
         with pytest.raises(ValueError, match=message):
             reconcile(base, d.structure, **options)
