@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gmtree._text import say
+from gmtree._text import say, short
 from gmtree.cli import files
 
 if TYPE_CHECKING:
@@ -93,6 +93,8 @@ def _describe_ledger(path: Path) -> str:
 
 def _origin(provenance: dict[str, Any] | None) -> str:
     """Time, function, versions and account of a release, in words."""
+    from gmtree.privacy.accounting.rational import stored_fraction
+
     if provenance is None:
         return ""
     versions = ", ".join(f"{name} {number}" for name, number in provenance["versions"].items())
@@ -100,9 +102,10 @@ def _origin(provenance: dict[str, Any] | None) -> str:
     lines.append(f"  tree {provenance.get('tree')}")
     if provenance["account"] is not None:
         drawn = provenance["account"]
+        charged = short(stored_fraction(drawn.get("charged")), up=True)
         lines.append(
             f"  entry {drawn.get('entry')} of the account {drawn.get('file') or 'in memory'}: "
-            f"{drawn.get('measure')} {drawn.get('charged')}"
+            f"{drawn.get('measure')} {charged}"
         )
     return "\n".join(lines)
 

@@ -131,7 +131,7 @@ def _implied(ledger: Any) -> list[str]:
     if ledger.measure == "epsilon":
         return []
     found = [f"{short(Fraction(ledger.epsilon(d)), up=True)} (delta {d:g})" for d in _DELTAS]
-    return [f"  epsilon: {', '.join(found)}"]
+    return [f"  implied epsilon: {', '.join(found)}"]
 
 
 def _by_level(ledger: Any) -> list[str]:

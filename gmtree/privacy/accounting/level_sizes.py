@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 
 
 def allocate_levels(
-    sizes: Sequence[int],
-    *,
-    names: Sequence[str | None] | None = None,
-    **terms: Unpack[Terms],
+    sizes: Sequence[int], *, names: Sequence[str | None] | None = None, **terms: Unpack[Terms]
 ) -> Allocation:
     """:func:`allocate` for a tree of which only the number of nodes of each level is known.
 

@@ -146,9 +146,11 @@ def test_epsilon_of_a_ledger_covers_all_neighbours(tree, most, neighbors, data):
 
 def test_ledgers_state_epsilon_for_the_usual_deltas():
     ledger = allocate(gm.shapes.complete(2, 3), rho="1/10").ledger
-    (line,) = [x for x in str(ledger).splitlines() if x.startswith("  epsilon:")]
-    assert line == "  epsilon: 1.99625 (delta 1e-06), 2.58252 (delta 1e-09), 2.75364 (delta 1e-10)"
-    assert "  epsilon:" not in str(allocate(gm.shapes.star(3), epsilon=1).ledger)
+    (line,) = [x for x in str(ledger).splitlines() if x.startswith("  implied epsilon:")]
+    assert line == (
+        "  implied epsilon: 1.99625 (delta 1e-06), 2.58252 (delta 1e-09), 2.75364 (delta 1e-10)"
+    )
+    assert "implied epsilon:" not in str(allocate(gm.shapes.star(3), epsilon=1).ledger)
 
 
 def test_ledgers_of_tables_state_the_loss_by_level():

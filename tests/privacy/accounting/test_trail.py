@@ -13,6 +13,7 @@ import pytest
 import gmtree as gm
 from gmtree import cli
 from gmtree._files import checksum
+from gmtree._text import short
 from gmtree.privacy import Account
 
 TREE, COUNTS = gm.shapes.complete(2, 3), [3, 0, 2, 8]
@@ -174,6 +175,18 @@ def test_verify_a_release_whose_account_had_no_file(folder, capsys):
     assert "was charged to an account that was kept in memory only" in capsys.readouterr().out
     assert run("info", "memory.NPZ") == 0
     assert "entry 1 of the account in memory: epsilon 1" in capsys.readouterr().out
+
+
+def test_info_shows_a_charge_in_few_digits(folder, capsys):
+    assert run("account", "rho.json", "--epsilon", "3", "--delta", "1e-6") == 0
+    assert publish("out.npz", "--account", "rho.json") == 0
+    capsys.readouterr()
+    assert run("info", "out.npz") == 0
+    charged = Account(path="rho.json").entries[0].charged
+    assert f"entry 1 of the account rho.json: rho {short(charged, up=True)}\n" in (
+        capsys.readouterr().out
+    )
+    assert len(short(charged, up=True)) < 12
 
 
 def test_verify_finds_what_was_changed(folder, capsys):
