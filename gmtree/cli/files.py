@@ -89,7 +89,7 @@ def writing(path: Path) -> Iterator[IO[bytes]]:
     with replacing(path) as stream:
         if not path.name.lower().endswith(".gz"):
             yield stream
-            return
-        # The time of writing is left out, so that equal tables give equal bytes.
-        with gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) as packed:
-            yield packed  # type: ignore[misc]
+        else:
+            # The time of writing is left out, so that equal tables give equal bytes.
+            with gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) as packed:
+                yield packed  # type: ignore[misc]

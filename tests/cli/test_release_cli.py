@@ -636,7 +636,7 @@ def test_budget_is_needed_once(folder, capsys):
 def test_missing_pyarrow_is_named(folder, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     assert release("--count", "people", out="out.parquet") == 2
-    assert "Parquet files need pyarrow" in capsys.readouterr().err
+    assert "A Parquet file needs pyarrow: pip install" in capsys.readouterr().err
 
 
 REFUSED_EVERYWHERE = [

@@ -11,7 +11,7 @@ from gmtree import _validate as check
 from gmtree.privacy.accounting.conversion import proper_delta, zcdp_rho
 from gmtree.privacy.accounting.invariants import Level
 from gmtree.privacy.accounting.rational import positive, rational
-from gmtree.privacy.noise.mechanism import LARGEST_SCALE, Mechanism, loss_factor
+from gmtree.privacy.noise.mechanism import LARGEST_SCALE, Mechanism
 from gmtree.privacy.noise.registry import MECHANISMS, default_for
 
 MEASURES = ("epsilon", "rho")
@@ -134,11 +134,6 @@ class Budget:
                 "must be None with neighbors='change_one': a record that moves to a leaf whose "
                 "count is cut off would change the total, which is public.",
             )
-
-    @property
-    def times(self) -> int:
-        """The factor between the losses of a person with all their records and with one."""
-        return loss_factor(self.measure, self.max_contributions)
 
     def scale(self, one: Fraction) -> Fraction:
         """The smallest scale with few digits that costs at most `one` if a count changes by 1."""

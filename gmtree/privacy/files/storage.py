@@ -39,7 +39,6 @@ _COPY_FORMAT = "gmtree stored copy 1"
 # Names of the arrays among the columns of a Parquet file.
 _COLUMNS = {"parent": "parent", "noisy": "noisy", "exact": "exact", "labels": "stored_label"}
 _STORED = "stored_"
-_NEEDS_PYARROW = "Parquet files need pyarrow: pip install 'gmtree[frames]'."
 
 
 class _DamagedError(ValueError):
@@ -385,9 +384,5 @@ def _read_parquet(stream: IO[bytes]) -> tuple[Arrays, dict[str, Any]]:
 
 def need_pyarrow() -> tuple[Any, Any]:
     """Import pyarrow and pyarrow.parquet; an error explains how to install them."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise ImportError(_NEEDS_PYARROW) from None
-    return pyarrow, pyarrow.parquet
+    pyarrow = check.optional("pyarrow", "frames", "A Parquet file")
+    return pyarrow, check.optional("pyarrow.parquet", "frames", "A Parquet file")

@@ -14,6 +14,7 @@ from gmtree.consistency.tables.queries import Axes
 from gmtree.privacy.accounting.allocation import divide
 from gmtree.privacy.accounting.budget import Budget, Terms
 from gmtree.privacy.accounting.workload import PLAIN, TableQuery, Workload, workload_of
+from gmtree.privacy.noise.mechanism import loss_factor
 from gmtree.privacy.planning.optimal import Classes, Problem
 from gmtree.privacy.planning.optimal_tables import TableProblem, spaces_of
 from gmtree.privacy.planning.ranges import level_weights, refined
@@ -127,7 +128,7 @@ def optimal_shares(
         "classes": classes,
         "variances": partial(budget.mechanism.variances, budget.measure, limit=is_limit),
         "neighbors": budget.neighbors,
-        "budget": float(budget.amount / budget.times),
+        "budget": float(budget.amount / loss_factor(budget.measure, budget.max_contributions)),
         "convex": budget.mechanism.is_convex,
         "cells": np.array(workload.cells),
     }
@@ -190,9 +191,7 @@ def _class_weights(tree: Tree, classes: Classes, objective: Any) -> np.ndarray:
         some = classes.leaf if objective == "leaves" else np.ones(classes.size)
         return some / (tree.n_leaves if objective == "leaves" else tree.n)
     check.refuse_labels("objective", objective)
-    a = check.array("objective", objective)
-    if a.dtype.kind not in "iuf":
-        check.fail_type("objective", f"must be a name or hold numbers, not dtype {a.dtype}.")
+    a = check.reals("objective", objective)
     if a.shape != (tree.height,):
         check.fail(
             "objective", f"must have one weight per level ({tree.height}), not shape {a.shape}."

@@ -162,12 +162,9 @@ def proper_edges(edges: Any, bins: int | None = None) -> np.ndarray:
 
 
 def _numbers(argument: str, x: Any) -> np.ndarray:
-    """Numbers as floats; anything else is an error about this argument."""
+    """Numbers without labels, as floats."""
     check.refuse_labels(argument, x)
-    a = check.array(argument, x)
-    if a.dtype.kind not in "iuf":
-        check.fail_type(argument, f"must hold numbers, not dtype {a.dtype}.")
-    return a.astype(float)
+    return check.reals(argument, x).astype(float)
 
 
 class _Leaves:

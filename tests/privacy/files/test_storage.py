@@ -81,7 +81,7 @@ def test_what_is_missing_is_named(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match="needs pandas: pip install"):
         r.to_frame()
-    with pytest.raises(ImportError, match="Parquet files need pyarrow"):
+    with pytest.raises(ImportError, match="A Parquet file needs pyarrow"):
         r.save(tmp_path / "r.parquet")
     assert not list(tmp_path.iterdir())
 

@@ -289,7 +289,7 @@ def test_shares_for_ranges_of_few_leaves(objective):
         ({"objective": [1, -1, 1]}, ValueError, "none negative"),
         ({"objective": [0, 0, 0]}, ValueError, "not all 0"),
         ({"objective": [1, np.inf, 0]}, ValueError, "finite weights"),
-        ({"objective": ["a", "b", "c"]}, TypeError, "must be a name or hold numbers"),
+        ({"objective": ["a", "b", "c"]}, TypeError, "must hold real numbers"),
         ({"epsilon": 1, "rho": 1}, ValueError, "not both"),
         ({"neighbors": "anyone"}, ValueError, "'neighbors' must be"),
     ],
