@@ -113,9 +113,9 @@ class Base:
         """Past values and residuals of the model."""
         return Past() if self.read_past is None else self.read_past(self.model.name)
 
-    def values(self, name: str) -> np.ndarray:
+    def values(self, name: str, infinite: bool = False) -> np.ndarray:
         """Read a column as an array by series and step."""
-        return self.panel.values(name).reshape(self.structure.n, -1)
+        return self.panel.values(name, infinite).reshape(self.structure.n, -1)
 
     @cached_property
     def y(self) -> np.ndarray:
@@ -161,7 +161,7 @@ class Base:
         if not isinstance(given, str):
             check.fail_type("variance", "must be a dict, the name of a column, or 'intervals', not "
                             f"a {type(given).__name__}.")  # fmt: skip
-        s = np.square(self.sigma) if given == "intervals" else self.values(given)
+        s = np.square(self.sigma) if given == "intervals" else self.values(given, True)
         s = np.where(np.isnan(self.y) & np.isnan(s), np.inf, s)
         return check_by_series("variance", s, self.structure.name)
 

@@ -169,15 +169,18 @@ class Panel:
         """Whether each pair has a row."""
         return self.place is None or self.place.size == self.structure.n * self.steps.size
 
-    def values(self, name: str) -> np.ndarray:
-        """Return a column as an array by series and step, NaN for missing values and rows."""
+    def values(self, name: str, infinite: bool = False) -> np.ndarray:
+        """Return a column as an array by series and step, NaN for missing values and rows.
+
+        Infinite values are refused unless `infinite` is True.
+        """
         x = numbers(name, take_column(self.argument, self.frame, name))
         if self.place is None:
             out = x.reshape(self.shape)
         else:
             out = np.empty(self.shape) if self.is_complete else np.full(self.shape, np.nan)
             out.reshape(-1)[self.place] = x
-        if np.isinf(out).any():
+        if not infinite and np.isinf(out).any():
             k, step = (int(i) for i in np.argwhere(np.isinf(out))[0])
             check.fail(name, f"must be finite; {self.structure.name(k)} at {self.steps.name(step)} "
                        f"is {out[k, step]}.")  # fmt: skip

@@ -100,7 +100,7 @@ def reconcile(
         Variances that replace those of residuals, for ``"wls_var"``: a dict by name of the series
         or level, the name of a column of `Y_hat_df` (one variance for each step), or
         ``"intervals"`` for variances computed from the bounds in `Y_hat_df`. A forecast with
-        variance 0 is not changed.
+        variance 0 is not changed, and a forecast with variance inf is ignored.
     residual_variance : {"mean_square", "variance"}
         See :class:`MinTrace`.
     immutable : list of names

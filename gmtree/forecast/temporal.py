@@ -27,6 +27,7 @@ from gmtree.forecast.frequency import (
 from gmtree.forecast.panel import Panel
 from gmtree.forecast.registry import Options
 from gmtree.forecast.structure import Structure, structure_of
+from gmtree.forecast.variances import one_of
 from gmtree.frames.reconcile import Frame
 from gmtree.labels.columns import encode, take_column
 from gmtree.labels.libraries import kind_of
@@ -151,7 +152,7 @@ def _by_frequency(variance: Any, series: Structure, periods: Structure) -> Any:
     missing = [name for name in names if name not in variance]
     if missing or len(variance) > len(names):
         check.fail("variance", f"must have one number for each frequency {names}.")
-    by_name = np.array([check.real(f"variance[{name!r}]", variance[name]) for name in names])
+    by_name = np.array([one_of(variance, name) for name in names])
     if not (by_name >= 0).all():
         check.fail("variance", f"must not be negative, not {variance}.")
     return ByPair(np.tile(by_name[of_period], series.n))

@@ -96,11 +96,18 @@ class Past:
         return None if self._read_residuals is None else self._read_residuals()
 
 
+def one_of(variance: Mapping[Any, Any], key: Any) -> float:
+    """Return the number for a key, which may be infinite."""
+    x = variance[key]
+    infinite = isinstance(x, float) and x == np.inf
+    return np.inf if infinite else check.real(f"variance[{key!r}]", x)
+
+
 def from_mapping(structure: Structure, variance: Mapping[Any, Any]) -> np.ndarray:
     """Return the variance of each series from a dict by name of the series or of its level."""
     s = np.full(structure.n, np.nan)
-    for key, x in variance.items():
-        s[structure._find("variance", [key])] = check.real(f"variance[{key!r}]", x)
+    for key in variance:
+        s[structure._find("variance", [key])] = one_of(variance, key)
     return check_by_series("variance", s, structure.name)
 
 

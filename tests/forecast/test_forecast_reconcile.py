@@ -168,6 +168,21 @@ def test_variances_by_name_and_by_level():
         reconcile(d.base, d.structure, method="wls_var", variance={"T": 1.0})
 
 
+@pytest.mark.parametrize("spec", ["strict", "grouped", "missing pairs"])
+def test_forecasts_with_infinite_variance_are_ignored(spec):
+    d = data(spec)
+    ignored = "c/st"
+    v = dict.fromkeys(d.tags, 1.0) | {ignored: np.inf}
+    frame = d.base.assign(v=np.where(d.base.unique_id.isin(d.tags[ignored]), np.inf, 1.0))
+    missing = d.base.assign(m=d.base.m.where(np.isfinite(frame.v)))
+    expected = reconcile(missing, d.structure, method="ols", level=[80])
+    for base, variance in ((d.base, v), (frame, "v")):
+        found = reconcile(base, d.structure, method="wls_var", variance=variance, level=[80])
+        np.testing.assert_allclose(found.iloc[:, -3:], expected.iloc[:, -3:], rtol=1e-9)
+    with pytest.raises(ValueError, match=r"'variance.'c'.' must be finite, not -inf"):
+        reconcile(d.base, d.structure, method="wls_var", variance={**v, "c": -np.inf})
+
+
 @pytest.mark.parametrize("nonnegative", [False, True])
 def test_sample_paths_in_and_out(nonnegative):
     d = data("grouped")

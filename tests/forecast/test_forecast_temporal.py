@@ -155,6 +155,22 @@ def test_cross_temporal_by_name_with_intervals_missing_values_and_bounds():
     assert low[f"{MINT}ols_nonnegative-optimal"].min() == 0
 
 
+@pytest.mark.parametrize("spec", ["strict", "missing pairs"])
+def test_frequencies_with_infinite_variance_are_ignored(spec):
+    d = data(spec)
+    _, frame = periods_frame(d.structure.labels, spec={"year": 2, "half": 1}, count=4)
+    options = {"temporal": {"year": 2, "half": 1}, "method": "wls_var"}
+    v = {"year": np.inf, "half": 1.0}
+    found = reconcile_cross_temporal(frame, d.structure, variance=v, **options)
+    halves = frame[frame.temporal_id.str.startswith("half")]
+    expected = reconcile_cross_temporal(
+        halves, d.structure, variance={"year": 1.0, "half": 1.0}, **options
+    )
+    both = found.merge(expected, on=["unique_id", "temporal_id"])
+    assert len(both) == len(frame)
+    np.testing.assert_allclose(both[f"{MINT}wls_var_x"], both[f"{MINT}wls_var_y"], rtol=1e-9)
+
+
 def test_calendars_as_trees():
     tree = gm.shapes.calendar("2024-01-01", "2025-01-01")
     d = data("strict")
@@ -175,6 +191,10 @@ def test_calendars_as_trees():
         ({"variance": {"year": 1.0}, "method": "wlsv"}, "'variance' must have one number"),
         ({"method": "shr"}, "'method' must be one of"),
         ({"method": "wlsv"}, "'Y_df' must hold values"),
+        (
+            {"variance": {"year": 1.0, "half": np.inf}, "method": "wlsv"},
+            "series 'T' in period 'half-1' has no value, and none follows",
+        ),
     ],
 )
 def test_wrong_arguments(options, message):
