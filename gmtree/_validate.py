@@ -362,16 +362,18 @@ def threads(argument: str, x: Any) -> int | None:
 # --------------------------------------------------------------------------- values
 
 
-def values(argument: str, v: Any, n: int, *, per: str = "node") -> np.ndarray:
+def values(argument: str, v: Any, n: int, *, per: str = "node", columns: bool = True) -> np.ndarray:
     """Values as a C-contiguous array of float64, float32 or int64 and of shape (n,) or (n, k).
 
-    Other real floats become float64; integers and booleans become int64.
+    If `columns` is false, the shape must be (n,). Other real floats become float64; integers and
+    booleans become int64.
     """
     if type(v) is not np.ndarray:
         refuse_labels(argument, v)
     a = array(argument, v)
-    if a.ndim not in (1, 2) or a.shape[0] != n:
-        fail(argument, f"must have shape ({n},) or ({n}, k), one row per {per}, not {a.shape}.")
+    if a.ndim not in ((1, 2) if columns else (1,)) or a.shape[0] != n:
+        shapes = f"({n},) or ({n}, k), one row" if columns else f"({n},), one value"
+        fail(argument, f"must have shape {shapes} per {per}, not {a.shape}.")
     if a.dtype.kind in "iub":
         if a.dtype == np.uint64 and a.size and int(a.max()) > INT64_MAX:
             i = int(np.flatnonzero((a > INT64_MAX).reshape(n, -1).any(axis=1))[0])

@@ -289,9 +289,7 @@ def dense(tree: Tree, noisy: Any, variance: Any = None) -> np.ndarray:
 def _measurements(tree: Tree, noisy: Any) -> np.ndarray:
     """Validated values, one per node, in floating point."""
     check.instance("tree", tree, Tree)
-    v = check.values("noisy", tree._aligned("noisy", noisy), tree.n)
-    if v.ndim != 1:
-        check.fail("noisy", f"must have shape ({tree.n},), not {v.shape}.")
+    v = tree._values("noisy", noisy, columns=False)
     if v.dtype == np.int64:
         v = v.astype(np.float64)
     check.finite("noisy", v)

@@ -216,9 +216,7 @@ def release(
     True
     """
     check.instance("tree", tree, Tree)
-    x = check.values("x", tree._aligned("x", x, "leaf"), tree.n_leaves, per="leaf")
-    if x.ndim != 1:
-        check.fail("x", f"must have shape ({tree.n_leaves},), one count per leaf, not {x.shape}.")
+    x = tree._values("x", x, "leaf", columns=False)
     check.finite("x", x, per="leaf")
     epsilon = check.real("epsilon", epsilon)
     if epsilon <= 0 or not np.isfinite(tree.height / epsilon):
@@ -239,7 +237,7 @@ def release(
 def _problem(tree: Tree, noisy: Any, variance: Any) -> tuple[np.ndarray, Consistency]:
     """Validated values in floating point, and stage 1 for their variances."""
     post = Consistency(tree, variance)
-    v = check.values("noisy", tree._aligned("noisy", noisy), tree.n)
+    v = tree._values("noisy", noisy)
     if v.dtype == np.int64:
         v = v.astype(np.float64)
     check.finite("noisy", v)

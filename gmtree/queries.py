@@ -102,7 +102,7 @@ def range_sum(tree: Tree, values: Any, ranges: Any, *, method: Method = "cover")
     array([ 6, 10,  2])
     """
     check.instance("tree", tree, Tree)
-    v = check.values("values", tree._aligned("values", values), tree.n)
+    v = tree._values("values", values)
     check.finite("values", v)
     pairs = check.ranges("ranges", ranges, tree.n_leaves)
     check.one_of("method", method, ("cover", "leaves"))

@@ -333,9 +333,7 @@ def _short(text: str, room: int) -> str:
 def diagnose(
     factor: Factor, threads: int | None, noisy: np.ndarray, excess_kurtosis: Any
 ) -> Diagnostics:
-    """Diagnose the measurements `noisy`, which are copied."""
-    if noisy.ndim != 1:
-        check.fail("noisy", f"must be one value per node, not have shape {noisy.shape}.")
+    """Diagnose the measurements `noisy`, of shape (n,), which are copied."""
     tree, layout = factor.tree, factor.tree._layout
     v = np.array(noisy, np.float64)
     b = sums_below(factor, threads, v)
@@ -357,7 +355,7 @@ def worst_first(standardized: np.ndarray) -> np.ndarray:
 def _read_kurtosis(tree: Tree, given: Any) -> float | np.ndarray:
     if np.isscalar(given):
         return check.real("excess_kurtosis", given)
-    a = check.values("excess_kurtosis", tree._aligned("excess_kurtosis", given), tree.n)
+    a = tree._values("excess_kurtosis", given, columns=False)
     check.finite("excess_kurtosis", a)
     return a
 

@@ -77,7 +77,7 @@ def consistency_bias(tree: Tree, values: Any) -> float:
     3.0
     """
     check.instance("tree", tree, Tree)
-    v = check.values("values", tree._aligned("values", values), tree.n)
+    v = tree._values("values", values)
     check.finite("values", v)
     if tree.n_internal == 0:
         return 0.0

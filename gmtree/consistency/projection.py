@@ -232,9 +232,9 @@ class Consistency:
             x = out
         return x if info is None else (x, info)
 
-    def _measurements(self, noisy: Any) -> np.ndarray:
+    def _measurements(self, noisy: Any, *, columns: bool = True) -> np.ndarray:
         """Values with 0 for nodes not measured; the sweeps check that they are finite."""
-        v = check.values("noisy", self.tree._aligned("noisy", noisy), self.tree.n)
+        v = self.tree._values("noisy", noisy, columns=columns)
         measured = self._factor.measured
         if measured is not None:
             v = np.where(measured if v.ndim == 1 else measured[:, None], v, v.dtype.type(0))
@@ -283,9 +283,7 @@ class Consistency:
         >>> sent.estimate.round(3), sent.variance.round(3), sent.least
         (array([5.333]), array([0.667]), array([2.]))
         """
-        v = self._measurements(noisy)
-        if v.ndim != 1:
-            check.fail("noisy", f"must be one value per node, not have shape {v.shape}.")
+        v = self._measurements(noisy, columns=False)
         chosen = np.arange(self.tree.n)
         if nodes is not None:
             chosen = np.atleast_1d(check.node_numbers("nodes", nodes, self.tree.n)).ravel()
@@ -321,7 +319,7 @@ class Consistency:
         >>> live.value(0), live.value(1)
         (10.0, 7.0)
         """
-        v = self._measurements(noisy)
+        v = self._measurements(noisy, columns=False)
         return Tracker(self._factor, self._threads, v)
 
     def diagnose(self, noisy: Any, *, excess_kurtosis: Any = 0.0) -> Diagnostics:
@@ -353,7 +351,7 @@ class Consistency:
         >>> round(d.chi2, 6), d.dof, d.worst(1)[0].node
         (48.0, 3, 1)
         """
-        v = self._measurements(noisy)
+        v = self._measurements(noisy, columns=False)
         return diagnose(self._factor, self._threads, v, excess_kurtosis)
 
     # ------------------------------------------------------------------ the paper's matrices

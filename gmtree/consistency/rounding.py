@@ -80,9 +80,7 @@ def round_values(tree: Tree, values: Any, *, given: Mapping[int, int] | None = N
     array([4, 2, 1, 1])
     """
     check.instance("tree", tree, Tree)
-    v = check.values("values", tree._aligned("values", values), tree.n)
-    if v.ndim != 1:
-        check.fail("values", f"must be one value per node, not have shape {v.shape}.")
+    v = tree._values("values", values, columns=False)
     check.finite("values", v)
     x = np.array(v, np.float64)
     _refuse_large(x, "values")

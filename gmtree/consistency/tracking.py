@@ -41,8 +41,6 @@ class Tracker:
 
     def __init__(self, factor: Factor, threads: int | None, v: np.ndarray) -> None:
         tree = factor.tree
-        if v.ndim != 1:
-            check.fail("noisy", f"must have shape ({tree.n},) to be tracked, not {v.shape}.")
         self._factor, self._threads = factor, threads
         # The type is kept, since it decides how far sums of exactly known values may be off.
         self._v = np.array(v, dtype=np.float32 if v.dtype == np.float32 else np.float64)

@@ -181,7 +181,7 @@ class GenerationMatrix(TreeMatrix):
                 check.fail_type("v", "must be a numpy array to be overwritten.")
             if not v.flags.writeable:
                 check.fail("v", "must be writable to be overwritten.")
-        checked = check.values("v", self.tree._aligned("v", v), self.tree.n)
+        checked = self.tree._values("v", v)
         if overwrite:
             dtype = self._result_dtype(checked)
             if v.dtype != dtype:

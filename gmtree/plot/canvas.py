@@ -42,9 +42,7 @@ def refuse_large(tree: Tree) -> None:
 
 def vector(tree: Tree, argument: str, x: Any) -> np.ndarray:
     """One finite float64 number per node."""
-    v = check.values(argument, tree._aligned(argument, x), tree.n)
-    if v.ndim != 1:
-        check.fail(argument, f"must have shape ({tree.n},), not {v.shape}.")
+    v = tree._values(argument, x, columns=False)
     check.finite(argument, v)
     return v.astype(np.float64)
 

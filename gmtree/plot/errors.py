@@ -178,9 +178,7 @@ def residuals_by_level(tree: Tree, standardized: Any, *, ax: Any = None) -> Axes
     'standardised residual'
     """
     check.instance("tree", tree, Tree)
-    z = check.values("standardized", standardized, tree.n)
-    if z.ndim != 1:
-        check.fail("standardized", f"must have shape ({tree.n},), not {z.shape}.")
+    z = check.values("standardized", standardized, tree.n, columns=False)
     shown = np.flatnonzero(~np.isnan(z))
     rng = np.random.default_rng(0)
     if shown.size > _MOST_POINTS:

@@ -167,9 +167,7 @@ def write(tree: Any, length: Any, names: bool) -> str:
         label = ["" if x is None else _quoted(str(x)) for x in tree.labels.tolist()]
     lengths = tree.edge_length if length is None else None
     if length is not None and length is not False:
-        lengths = check.values("length", length, tree.n)
-        if lengths.ndim != 1:
-            check.fail("length", f"must have shape ({tree.n},), not {lengths.shape}.")
+        lengths = check.values("length", length, tree.n, columns=False)
     if lengths is not None:
         finite = np.isfinite(lengths)
         finite[tree.root] &= lengths[tree.root] != 0

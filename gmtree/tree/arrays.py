@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 import numpy as np
 
 from gmtree import _sweep
+from gmtree import _validate as check
 from gmtree._kernels import order as kernels
 from gmtree._sweep import unsigned
 from gmtree.tree import locate
@@ -346,6 +347,14 @@ class TreeArrays:
         if isinstance(x, (np.ndarray, list, tuple)):
             return x
         return locate.align(self, argument, x, per, tell=tell)
+
+    def _values(
+        self, argument: str, x: Any, per: str = "node", *, columns: bool = True
+    ) -> np.ndarray:
+        """Checked values per node or leaf, matched by their labels if they have any."""
+        n = self.n if per == "node" else self.n_leaves
+        aligned = self._aligned(argument, x, per)
+        return check.values(argument, aligned, n, per=per, columns=columns)
 
     # ------------------------------------------------------------------ lists of children
 

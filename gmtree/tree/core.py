@@ -339,8 +339,7 @@ class Tree(TreeConversions):
         >>> gm.shapes.complete(2, 3).aggregate([1, 2, 3, 4])
         array([10,  3,  7,  1,  2,  3,  4])
         """
-        x = self._aligned("x", x, "leaf")
-        leaf_values = check.values("x", x, self.n_leaves, per="leaf")
+        leaf_values = self._values("x", x, "leaf")
         shape = (self.n, *leaf_values.shape[1:])
 
         def build(x: np.ndarray, out: np.ndarray) -> None:
@@ -366,7 +365,7 @@ class Tree(TreeConversions):
         >>> gm.shapes.star(3).leaf_values([9, 5, 4])
         array([5, 4])
         """
-        return check.values("v", self._aligned("v", v), self.n)[self.leaves]
+        return self._values("v", v)[self.leaves]
 
 
 def _rebuild(

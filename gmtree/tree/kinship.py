@@ -277,9 +277,7 @@ class TreeKinship(TreeArrays):
                [2., 0., 5.],
                [5., 5., 0.]])
         """
-        value = check.values("height", self._aligned("height", height), self.n)
-        if value.ndim > 1:
-            check.fail("height", f"must have shape ({self.n},), not {value.shape}.")
+        value = self._values("height", height, columns=False)
         _memory.refuse_above_limit(
             f"The cophenetic matrix of {self.n_leaves} leaves",
             value.itemsize * self.n_leaves**2,

@@ -64,9 +64,7 @@ def text(tree: Any, values: Any, depth: int, children: int) -> str:
     found = lines(tree, depth, children)
     if values is None:
         return "\n".join(line for line, _ in found)
-    v = check.values("values", tree._aligned("values", values), tree.n)
-    if v.ndim != 1:
-        check.fail("values", f"must have shape ({tree.n},), not {v.shape}.")
+    v = tree._values("values", values, columns=False)
     numbers = ["" if i is None else _number(v[i].item()) for _, i in found]
     wide, tall = max(len(line) for line, _ in found), max(map(len, numbers))
     rows = zip(found, numbers, strict=True)

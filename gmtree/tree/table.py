@@ -13,15 +13,11 @@ from gmtree.labels.libraries import LIBRARIES, adapter, library
 from gmtree.tree.locate import level_codes
 
 
-def default_kind(tree: Any) -> str:
-    """Name of the library of the columns from which a tree was made, or else "pandas"."""
-    labels = tree._labels
-    return (labels.kind if isinstance(labels, LevelLabels) else None) or "pandas"
-
-
 def to_frame(tree: Any, columns: Mapping[str, Any], backend: str | None) -> Any:
     """DataFrame with one row per node: its number, parent, depth, labels and the given columns."""
-    backend = default_kind(tree) if backend is None else backend
+    if backend is None:
+        labels = tree._labels
+        backend = (labels.kind if isinstance(labels, LevelLabels) else None) or "pandas"
     check.one_of("backend", backend, LIBRARIES)
     table: dict[str, Any] = {
         "node": np.arange(tree.n, dtype=tree.parent.dtype),

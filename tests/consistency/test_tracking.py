@@ -294,7 +294,7 @@ def test_an_update_that_fails_changes_nothing(node, value, error, message, n):
 
 def test_bad_measurements_and_questions():
     post = gm.Consistency(STAR)
-    with pytest.raises(ValueError, match=r"'noisy' must have shape \(3,\) to be tracked"):
+    with pytest.raises(ValueError, match=r"'noisy' must have shape \(3,\), one value per node"):
         post.track(np.ones((3, 2)))
     with pytest.raises(ValueError, match="'noisy' must be finite; node 1 is nan"):
         post.track([1, np.nan, 1])

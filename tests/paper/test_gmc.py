@@ -146,7 +146,7 @@ def test_release_without_a_seed_differs_each_time():
     ("x", "epsilon", "error", "message"),
     [
         ([1, 2, 3], 1, ValueError, r"'x' must have shape \(2,\)"),
-        ([[1], [2]], 1, ValueError, r"'x' must have shape \(2,\), one count per leaf"),
+        ([[1], [2]], 1, ValueError, r"'x' must have shape \(2,\), one value per leaf"),
         ([1, np.nan], 1, ValueError, "'x' must be finite; leaf 1 is nan"),
         ([1, 2], 0, ValueError, "'epsilon' must be positive"),
         ([1, 2], -1, ValueError, "'epsilon' must be positive"),
