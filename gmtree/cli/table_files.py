@@ -220,7 +220,7 @@ def _columns_there(path: Path, header: list[str], wanted: list[str]) -> str:
             return f" Line 1 has {name} and no comma: columns must be separated by commas."
     if set(wanted) & set(header) or path.name.lower().endswith(".parquet"):
         return f" The columns are {', '.join(map(repr, header))}."
-    return "" if path == files.STANDARD else f" 'gmtree info {path.name}' lists the columns."
+    return "" if path == files.STANDARD else f" 'gmtree info {path}' lists the columns."
 
 
 def read_parquet(path: Path, wanted: list[str]) -> Any:

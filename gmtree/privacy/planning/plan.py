@@ -129,7 +129,15 @@ class Plan:
     __repr__ = __str__
 
     def plot(self, *, unit: str = "records", ax: Any = None) -> Picture:
-        """Draw the errors by level; returns matplotlib Axes."""
+        """Draw the errors by level; returns matplotlib Axes.
+
+        Parameters
+        ----------
+        unit : str
+            Unit of the counts, for the axis.
+        ax : matplotlib Axes, optional
+            Axes to draw on. By default new axes are made.
+        """
         from gmtree import plot
 
         return plot.error_by_level(self, unit=unit, ax=ax)

@@ -220,7 +220,11 @@ class Published(ABC, Generic[Solver]):
 
         This costs no privacy.
 
-        Whole numbers are refused for tables with invariants, as in :func:`gmtree.release_tables`.
+        Parameters
+        ----------
+        nonnegative, integer : bool
+            As in :func:`gmtree.release`. For tables with invariants, whole numbers are refused as
+            in :func:`gmtree.release_tables`.
 
         Examples
         --------

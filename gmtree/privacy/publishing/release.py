@@ -247,6 +247,11 @@ class Release(OrderedLeaves, Published[Consistency]):
         Leaves are counted in the order of ``tree.leaves_left_to_right``, in which the leaves of
         every subtree are contiguous, NOT in the order of ``tree.leaves``.
 
+        Parameters
+        ----------
+        ranges : array of int, of shape (m, 2)
+            Start and stop of each range. An empty range has the sum 0.
+
         Examples
         --------
         >>> import gmtree as gm
@@ -257,13 +262,44 @@ class Release(OrderedLeaves, Published[Consistency]):
         return range_sum(self.tree, self.values, ranges)
 
     def range_std_error(self, ranges: Any) -> np.ndarray:
-        """Standard errors of sums of `estimate` over ranges of leaves; see `range_sum`."""
+        """Standard errors of sums of `estimate` over ranges of leaves, exactly.
+
+        Parameters
+        ----------
+        ranges : array of int, of shape (m, 2)
+            As in :meth:`range_sum`.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> r = gm.release(gm.shapes.complete(2, 3), [5, 8, 2, 0], epsilon=1)
+        >>> r.range_std_error([[0, 4]]).round(2), r.std_error[[0]].round(2)
+        (array([3.19]), array([3.19]))
+        """
         return np.sqrt(self._post.range_variance(ranges))
 
     def range_interval(
         self, ranges: Any, confidence: float = 0.95
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper ends of confidence intervals of sums over ranges; see `interval`."""
+        """Lower and upper ends of confidence intervals of sums over ranges of leaves.
+
+        They have the properties of :meth:`interval`.
+
+        Parameters
+        ----------
+        ranges : array of int, of shape (m, 2)
+            As in :meth:`range_sum`.
+        confidence : float
+            Above 0 and below 1.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> r = gm.release(gm.shapes.complete(2, 3), [5, 8, 2, 0], epsilon=1)
+        >>> low, high = r.range_interval([[0, 4], [1, 2]])
+        >>> low.shape, bool((low < high).all())
+        ((2,), True)
+        """
         confidence = proper_confidence(confidence)
         pairs = check.ranges("ranges", ranges, self.tree.n_leaves)
         centre = range_sum(self.tree, self.estimate, pairs)
@@ -333,13 +369,20 @@ class Release(OrderedLeaves, Published[Consistency]):
     # ------------------------------------------------------------------ tables and files
 
     def to_frame(self, confidence: float = 0.95, *, backend: str | None = None) -> Any:
-        """Return a pandas, polars or pyarrow frame with one row per node; see `Tree.to_frame`.
+        """Return a pandas, polars or pyarrow DataFrame with one row per node.
 
         Columns: ``node`` and ``parent`` (node numbers; the parent of the root is -1), ``depth``,
         ``label`` (or, for a tree made from named levels, one column of labels per level),
         ``value``, ``noisy`` (missing if the node was not measured), ``estimate``, its standard
         error ``estimate_std_error``, and the ends ``estimate_low`` and ``estimate_high`` of its
         intervals at this `confidence`.
+
+        Parameters
+        ----------
+        confidence : float
+            Above 0 and below 1.
+        backend : {'pandas', 'polars', 'pyarrow'}, optional
+            Library of the DataFrame, as in :meth:`gmtree.Tree.to_frame`.
 
         Examples
         --------
@@ -356,6 +399,13 @@ class Release(OrderedLeaves, Published[Consistency]):
 
         The intervals are those of :meth:`interval`: with `nonnegative` or `integer` they belong to
         `estimate`. ``plan.plot()`` draws the errors by level.
+
+        Parameters
+        ----------
+        unit : str
+            Unit of the counts, for the axis.
+        ax : matplotlib Axes, optional
+            Axes to draw on. By default new axes are made.
         """
         from gmtree import plot
 

@@ -186,7 +186,13 @@ class TableRelease(Published[TableConsistency]):
     # ------------------------------------------------------------------ values
 
     def marginal(self, query: TableQuery) -> np.ndarray:
-        """The `values` of any query, measured or not: shape ``(n, *lengths of its axes)``."""
+        """The `values` of any query: an array of shape ``(n, *lengths of its axes)``.
+
+        Parameters
+        ----------
+        query : tuple of str
+            Names of axes. The query need not be measured.
+        """
         return self._post.marginal(self.values, query)
 
     # ------------------------------------------------------------------ errors
@@ -197,6 +203,15 @@ class TableRelease(Published[TableConsistency]):
         It is equal for all cells of a query at a node, and infinite if only sums of cells are
         known. With structural zeros it is an upper bound for the other cells, because it ignores
         the precision that the zeros add.
+
+        Parameters
+        ----------
+        query : tuple of str
+            Names of axes. The query need not be measured.
+
+        Returns
+        -------
+        array by node
         """
         return np.sqrt(self._post.node_variance(query))
 
@@ -209,6 +224,13 @@ class TableRelease(Published[TableConsistency]):
         noise. Intervals belong to `estimate`; for a non-negative release, negative ends are raised
         to 0. They are exact for Gaussian noise, apart from its steps of whole numbers. For Laplace
         noise they are wide enough for any sum of such noises with this variance.
+
+        Parameters
+        ----------
+        query : tuple of str
+            Names of axes. The query need not be measured.
+        confidence : float
+            Above 0 and below 1.
 
         Examples
         --------
@@ -288,6 +310,15 @@ class TableRelease(Published[TableConsistency]):
         and the columns of the total have no suffix. Intervals and ``estimate_std_error``, which is
         equal for all cells, belong to `estimate`, which differs from `value` with `nonnegative` or
         `integer`.
+
+        Parameters
+        ----------
+        query : tuple of str
+            Names of axes. The query need not be measured.
+        confidence : float
+            Above 0 and below 1.
+        backend : {'pandas', 'polars', 'pyarrow'}, optional
+            Library of the DataFrame, as in :meth:`gmtree.Tree.to_frame`.
 
         Examples
         --------
