@@ -88,12 +88,14 @@ The files of this package, by room:
         tables          releases of tables
         kept            a private estimate of the share of records that a bound per person keeps
         intervals       confidence intervals, from the cumulants of the noise (cumulants)
+        quantiles       cumulative shares and quantiles of ordered leaves
         bootstrap       errors of non-negative and whole values
         columns         the columns of a release, for DataFrames and files
     planning/
         plan            errors before a release
         shares          shares of the budget that make the errors small
         optimal         the search for these shares; optimal_tables is its version for tables
+        ranges          shares for sums over ranges of leaves and for quantiles
     files/
         storage         releases on disk
         packing         labels and trees as arrays, and fingerprints

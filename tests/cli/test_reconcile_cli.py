@@ -93,7 +93,7 @@ def test_parquet_in_and_out(table):
             "Column 'w' of noisy.csv must be there once; it is not there. The columns are 'day', "
             "'state', 'county', 'y', 'v'",
         ),
-        (("day,state,county,y", "a,b,c,d"), [], "'gmtree info /.*/noisy.csv' lists the columns"),
+        (("day,state,county,y", "a,b,c,d"), [], "'gmtree info .+noisy.csv' lists the columns"),
         (("30,4", "1_000,4"), [], "Line 5 of noisy.csv, column 'y': must be a number, such as"),
         (("30,4", "\u0663,4"), [], "Line 5 of noisy.csv, column 'y': must be a number, such as"),
         (("county,y,v", "county,y,y"), [], "'y' of noisy.csv must be there once; it is there 2"),
@@ -106,8 +106,6 @@ def test_wrong_tables(table, capsys, change, options, message):
     out = str(table.with_name("out.csv"))
     columns = ["--levels", "state,county", "--value", "y", "--by", "day", "-o", out]
     assert main(["reconcile", str(table), *columns, *options]) == 2
-    import re
-
     assert re.search(message, capsys.readouterr().err)
     assert not table.with_name("out.csv").exists()
 
