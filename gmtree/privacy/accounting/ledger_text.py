@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from gmtree._text import short, table
+from gmtree.privacy.accounting.tight import best_guess
 from gmtree.privacy.noise.registry import MECHANISMS
 
 _TITLES = {
@@ -97,28 +98,12 @@ def summary(ledger: Any) -> list[str]:
     return [
         f"Suppose that a reader knows all other records and guesses {guess}. Without this release, "
         "the guess is right with a chance of 50 %. With it, the chance is at most "
-        f"{_percent(_best_guess(ledger))}."
+        f"{_percent(best_guess(ledger))}."
         + (" This bound does not include the exact counts." if ledger.invariants else ""),
         f"The release spends {spent} of a budget of {short(ledger.budget, up=True)}. The losses of "
         "further releases about the same people add to this loss.",
         f"The numbers count {counted}.",
     ]
-
-
-def _best_guess(ledger: Any) -> float:
-    """The largest chance of a right guess between two neighbouring data sets, rounded up.
-
-    It is 1/2 plus half of the total variation distance. For a loss in epsilon, this distance is at
-    most (e^epsilon - 1) / (e^epsilon + 1). For a loss in rho, which bounds the Kullback-Leibler
-    divergence, it is at most sqrt(rho / 2) (Pinsker) and sqrt(1 - exp(-rho)) (Bretagnolle and
-    Huber).
-    """
-    loss = float(max(ledger.total, ledger.total_given_invariants or 0))
-    if ledger.measure == "epsilon":
-        distance = math.tanh(loss / 2)
-    else:
-        distance = min(math.sqrt(loss / 2), math.sqrt(-math.expm1(-loss)))
-    return (1 + distance) / 2
 
 
 def _percent(chance: float) -> str:

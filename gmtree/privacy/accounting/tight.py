@@ -1,4 +1,4 @@
-"""The (epsilon, delta) of a ledger in rho, and the rho for an (epsilon, delta)."""
+"""The (epsilon, delta) of a ledger in rho, the rho for an (epsilon, delta), and the best guess."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from gmtree.privacy.accounting.conversion import zcdp_epsilon, zcdp_rho
-from gmtree.privacy.accounting.gaussian import TO_SPARE, gaussian_epsilon, largest_rho
+from gmtree.privacy.accounting.gaussian import (
+    TO_SPARE,
+    delta_above,
+    gaussian_epsilon,
+    largest_rho,
+)
 from gmtree.privacy.accounting.path_losses import path_epsilon
 from gmtree.privacy.accounting.workload import lengths_of
 from gmtree.privacy.noise.registry import MECHANISMS
@@ -31,21 +38,49 @@ def tight_epsilon(ledger: Any, delta: Fraction) -> float:
     """
     general = zcdp_epsilon(ledger.total, delta)
     measured = [line for line in ledger.levels if line.scale is not None and line.nodes]
-    noise = MECHANISMS[ledger.mechanism]
-    if not noise.has_loss_law or not measured or not ledger.total:
+    if not MECHANISMS[ledger.mechanism].has_loss_law or not measured or not ledger.total:
         return general
     bounds = [general]
-    sigmas = {line.scale for line in measured}
-    ones = {sigma: noise.gaussian_loss(sigma) for sigma in sigmas}
-    ratios = [math.inf if one is None else one * 2 * sigma**2 for sigma, one in ones.items()]
-    if max(ratios) < math.inf:
-        bounds.append(gaussian_epsilon(ledger.total * max(ratios), delta))
+    if (factor := _gaussian_factor(ledger)) is not None:
+        bounds.append(gaussian_epsilon(ledger.total * factor, delta))
     if ledger.max_contributions == 1:
         counts = Counter[Fraction]()
         for line in measured:
             counts[line.scale] += _most_changed(ledger, line)
         bounds.append(path_epsilon(tuple(sorted((+counts).items())), delta))
     return min(bounds)
+
+
+def best_guess(ledger: Any) -> float:
+    """The largest chance of a right guess between two neighbouring data sets, rounded up.
+
+    It is 1/2 plus half of the total variation distance. For a loss in epsilon, this distance is at
+    most (e^epsilon - 1) / (e^epsilon + 1). For a loss in rho, which bounds the Kullback-Leibler
+    divergence, it is at most sqrt(rho / 2) (Pinsker) and sqrt(1 - exp(-rho)) (Bretagnolle and
+    Huber). For Gaussian noise it is at most the delta of continuous noise at an epsilon of 0.
+    """
+    total = max(ledger.total, ledger.total_given_invariants or Fraction(0))
+    loss = float(total)
+    if ledger.measure == "epsilon":
+        return (1 + math.tanh(loss / 2)) / 2
+    bounds = [math.sqrt(loss / 2), math.sqrt(-math.expm1(-loss))]
+    if (factor := _gaussian_factor(ledger)) is not None:
+        bounds.append(delta_above(0.0, np.zeros(1), np.ones(1), 0.0, total * factor))
+    return (1 + min(bounds)) / 2
+
+
+def _gaussian_factor(ledger: Any) -> Fraction | None:
+    """The factor by which the losses of Gaussian noise grow if continuous noise replaces it.
+
+    It is the largest ratio of the two losses over all lines. Returns None if no such noise is known
+    to reveal as much.
+    """
+    noise = MECHANISMS[ledger.mechanism]
+    sigmas = {line.scale for line in ledger.levels if line.scale is not None and line.nodes}
+    ones = {sigma: noise.gaussian_loss(sigma) for sigma in sigmas}
+    if not noise.has_loss_law or None in ones.values():
+        return None
+    return max((2 * sigma**2 * (one or 0) for sigma, one in ones.items()), default=Fraction(1))
 
 
 def _most_changed(ledger: Any, line: Any) -> int:
