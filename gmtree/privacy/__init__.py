@@ -122,7 +122,7 @@ Examples
 >>> tree = gm.shapes.complete(2, 3)
 >>> print(privacy.allocate(tree, epsilon="1/2").ledger)
 Privacy ledger: pure differential privacy, epsilon = 1/2
-Suppose that a reader knows all other records and guesses whether one person's records are in the
+Suppose that a reader knows all other records and guesses whether one person's record is in the
 data. Without this release, the guess is right with a chance of 50 %. With it, the chance is at most
 62.25 %.
 The release spends epsilon = 1/2 of a budget of 1/2. The losses of further releases about the same

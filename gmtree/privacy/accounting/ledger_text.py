@@ -23,6 +23,8 @@ _SUMS = {
     "person": "worst choice of a person's leaves, level by level",
 }
 _SHOWN = 10
+# No leaf has more records than this, so that cutting off counts here has no effect.
+_MOST_RECORDS = 10**10
 # A ledger in rho states its epsilon for each of these values of delta.
 _DELTAS = (1e-6, 1e-9, 1e-10)
 
@@ -81,12 +83,15 @@ def describe(ledger: Any) -> str:
 
 def summary(ledger: Any) -> list[str]:
     """Three lines for readers who do not know differential privacy."""
-    who = "one person's records"
-    if not ledger.enforced and ledger.max_contributions > 1:
-        who += f" (at most {ledger.max_contributions:,})"
-    guess = f"whether {who} are in the data"
+    who = "one person's records are"
+    if not ledger.enforced:
+        most = ledger.max_contributions
+        who = (
+            f"one person's records (at most {most:,}) are" if most > 1 else "one person's record is"
+        )
+    guess = f"whether {who} in the data"
     if ledger.neighbors == "change_one":
-        guess = f"in which of two places {who} are"
+        guess = f"in which of two places {who}"
     spent = f"{ledger.measure} = {short(ledger.total, up=True)}"
     if ledger.target is not None:
         epsilon, delta = ledger.target
@@ -102,8 +107,19 @@ def summary(ledger: Any) -> list[str]:
         + (" This bound does not include the exact counts." if ledger.invariants else ""),
         f"The release spends {spent} of a budget of {short(ledger.budget, up=True)}. The losses of "
         "further releases about the same people add to this loss.",
-        f"The numbers count {counted}.",
+        f"The numbers count {counted}.{_not_counted(ledger)}",
     ]
+
+
+def _not_counted(ledger: Any) -> str:
+    """Sentences about records that the numbers do not count because of public rules."""
+    text = ""
+    if ledger.structural_zeros:
+        text = " Records in cells that cannot occur are not counted."
+    if ledger.max_count is not None and ledger.max_count < _MOST_RECORDS:
+        what = "Leaves" if ledger.axes is None else "Cells of leaves"
+        text += f" {what} with more than {ledger.max_count:,} records count as if they had as many."
+    return text
 
 
 def _percent(chance: float) -> str:
