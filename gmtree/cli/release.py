@@ -332,8 +332,8 @@ def _check_options(args: argparse.Namespace) -> str:
         raise ValueError("--max-leaves needs --person, the column by which it is enforced.")
     if args.estimate_kept is not None and (args.person is None or not args.dry_run):
         raise ValueError("--estimate-kept needs --person and --dry-run.")
-    if args.estimate_kept is not None and args.file == files.STANDARD:
-        raise ValueError("FILE must not be '-' with --estimate-kept: it is read twice.")
+    if args.estimate_kept is not None and files.STANDARD in (args.file, args.tree, args.cells):
+        raise ValueError("No file may be '-' with --estimate-kept, because it is read twice.")
     if args.person is not None and args.count is not None:
         raise ValueError("--person must not be given with --count: each row is one record.")
     _bounds(args)

@@ -104,3 +104,10 @@ def test_a_dry_run_spends_the_budget_of_the_estimate(tmp_path, monkeypatch, caps
     assert {x.name for x in tmp_path.glob("*.csv")} == {"people.csv", "leaves.csv", "cells.csv"}
     assert cli.main([*words[:-1], "-o", "out.csv", "--estimate-kept", "1/100"]) == 2
     assert "--estimate-kept needs --person and --dry-run" in capsys.readouterr().err
+    for name in ("people.csv", "leaves.csv"):
+        piped = ["-" if word == name else word for word in words]
+        assert cli.main([*piped, "--estimate-kept", "1/100"]) == 2
+        assert "No file may be '-' with --estimate-kept" in capsys.readouterr().err
+    piped = [*words, "--axes", "sex", "--cells", "-", "--estimate-kept", "1/100"]
+    assert cli.main(piped) == 2
+    assert "No file may be '-' with --estimate-kept" in capsys.readouterr().err
