@@ -255,8 +255,6 @@ def _scaled_sizes(nodes: int) -> tuple[int, ...]:
         return np.cumprod([1, *fanout**power])
 
     low, high = -1.0, 3.0
-    if nodes > scaled(high).sum():
-        check.fail("nodes", f"must be at most {int(scaled(high).sum())}, not {nodes}.")
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if scaled(middle).sum() <= nodes else (low, middle)

@@ -10,7 +10,7 @@ import numpy as np
 
 from gmtree import _validate as check
 from gmtree.forecast.columns import require_columns, require_fitted
-from gmtree.forecast.structure import Structure
+from gmtree.forecast.structure import Structure, structure_of
 from gmtree.forecast.summing import Level, from_levels
 from gmtree.forecast.variances import Past, Residuals
 from gmtree.labels.codes import Codes
@@ -80,14 +80,20 @@ def is_spec(x: Any) -> bool:
     )
 
 
-def structure_of_periods(argument: str, spec: Any, column: str, codes: Codes) -> Structure:
-    """The structure of whole periods of the longest frequency that covers all named periods.
+def read_periods(
+    argument: str, given: Any, tags: Any, spec: Any, frame: Any, column: str
+) -> Structure:
+    """Return the structure of the periods in a column of base forecasts.
 
-    The largest number of each frequency decides, not the number of names. So a year has four
-    quarters even if one of them is never named.
+    `given` is the argument that describes it. A dict of frequencies stands for whole periods of the
+    longest frequency, as many as are needed to cover all periods in the column. The largest number
+    of each frequency decides, not the number of names. So a year has four quarters even if one of
+    them is never named.
     """
-    length = _lengths(argument, spec)
-    last = _last_numbers(length, codes)
+    if not is_spec(given):
+        return structure_of(given, tags, spec, column)
+    length = _lengths(argument, given)
+    last = _last_numbers(length, encode(column, take_column("Y_hat_df", frame, column)))
     shortest, longest = min(length, key=length.__getitem__), max(length, key=length.__getitem__)
     if shortest not in last:
         check.fail(column, f"must have periods named '{shortest}-1' and so on, the shortest of "
@@ -106,7 +112,7 @@ def structure_of_periods(argument: str, spec: Any, column: str, codes: Codes) ->
                    f"it the last one is '{shortest}-{count}', but the last one in the column "
                    f"{column!r} is '{shortest}-{last[shortest]}'. If the last periods are not "
                    "whole, give temporal_structure(spec, periods).")  # fmt: skip
-    return temporal_structure(spec, count)
+    return temporal_structure(given, count)
 
 
 def _last_numbers(length: Mapping[str, int], codes: Codes) -> dict[str, int]:

@@ -11,7 +11,7 @@ import numpy as np
 from gmtree import _validate as check
 from gmtree.forecast.columns import require_columns, require_fitted
 from gmtree.forecast.forecasts import Request, method_list
-from gmtree.forecast.frequency import is_spec, past_by_frequency, structure_of_periods
+from gmtree.forecast.frequency import is_spec, past_by_frequency, read_periods
 from gmtree.forecast.panel import Panel
 from gmtree.forecast.registry import Options
 from gmtree.forecast.structure import Structure, structure_of
@@ -19,7 +19,7 @@ from gmtree.forecast.summing import from_multiindex, parents_of
 from gmtree.forecast.variances import Past, Residuals
 from gmtree.frames.reconcile import Frame
 from gmtree.labels.codes import Codes
-from gmtree.labels.columns import encode, encode_index, take_column
+from gmtree.labels.columns import encode_index
 from gmtree.labels.libraries import kind_of, library
 
 
@@ -225,11 +225,7 @@ def read_forecasts(
             _refuse_unknown_tops(S_df, panel)
         return panel
     require_columns("Y_hat_df", frame, id_time_col=id_time_col, id_col=id_col)
-    if is_spec(S_df):
-        codes = encode(id_time_col, take_column("Y_hat_df", frame, id_time_col))
-        structure = structure_of_periods("S_df", S_df, id_time_col, codes)
-    else:
-        structure = structure_of(S_df, tags, spec, id_time_col)
+    structure = read_periods("S_df", S_df, tags, spec, frame, id_time_col)
     return Panel.read("Y_hat_df", frame, structure, (id_time_col, id_col))
 
 

@@ -61,7 +61,6 @@ class Structure:
     """
 
     tree: Tree | None = None
-    has_total = True
     _axes: tuple[Structure, Structure] | None = None  # series and periods, if there are pairs
 
     def __init__(
@@ -94,7 +93,6 @@ class Structure:
                 # No series is the sum of all, so the tree gets a root that is never measured.
                 parent = np.append(parent, -1)
                 parent[roots] = parent.size - 1
-                self.has_total = False
             self.tree = Tree.from_parents(parent)
 
     def _leaves(self, size: np.ndarray, leaf_names: np.ndarray | None) -> np.ndarray:

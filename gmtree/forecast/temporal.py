@@ -18,18 +18,12 @@ from scipy import sparse
 from gmtree import _validate as check
 from gmtree.forecast.columns import require_columns
 from gmtree.forecast.forecasts import ByPair, Request, method_list
-from gmtree.forecast.frequency import (
-    frequencies,
-    is_spec,
-    past_by_frequency,
-    structure_of_periods,
-)
+from gmtree.forecast.frequency import frequencies, past_by_frequency, read_periods
 from gmtree.forecast.panel import Panel
 from gmtree.forecast.registry import Options
 from gmtree.forecast.structure import Structure, structure_of
 from gmtree.forecast.variances import one_of
 from gmtree.frames.reconcile import Frame
-from gmtree.labels.columns import encode, take_column
 from gmtree.labels.libraries import kind_of
 
 # Names of methods in the R package FoReco.
@@ -126,13 +120,9 @@ def reconcile_cross_temporal(
     kind_of("Y_hat_df", Y_hat_df)
     require_columns("Y_hat_df", Y_hat_df, id_col=id_col, id_time_col=id_time_col)
     series = structure_of(S_df, tags, spec, id_col)
-    if is_spec(temporal):
-        codes = encode(id_time_col, take_column("Y_hat_df", Y_hat_df, id_time_col))
-        periods = structure_of_periods("temporal", temporal, id_time_col, codes)
-    elif temporal is None:
+    if temporal is None:
         check.fail("temporal", "must describe the structure of the periods.")
-    else:
-        periods = structure_of(temporal, None, None, id_time_col)
+    periods = read_periods("temporal", temporal, None, None, Y_hat_df, id_time_col)
     panel = Panel.read("Y_hat_df", Y_hat_df, series, (id_col, id_time_col), periods=periods)
     past = None
     if Y_df is not None:

@@ -347,7 +347,10 @@ class _Cells(NamedTuple):
     def of(
         cls, frame: Any, levels: Sequence[str], axes: Any, rows: int, ignore_unknown: bool
     ) -> _Cells:
-        """Compare columns `axes` with their values, as texts. Without axes there is one cell."""
+        """Find the cell of each row: its entries and the values of `axes` are compared as texts.
+
+        Without axes there is one cell.
+        """
         number = np.zeros(rows, np.int64)
         if axes is None:
             return cls((), number, np.zeros(1, np.uint64))
@@ -368,8 +371,8 @@ class _Cells(NamedTuple):
                 row = int(np.argmax(own < 0))
                 check.fail(
                     "frame",
-                    f"must have a listed value of {name!r} in each row; row {row} has another, "
-                    "which 'axes' does not list. ignore_unknown=True leaves such rows out.",
+                    f"must have a listed value of {name!r} in each row; row {row} has a value "
+                    "that 'axes' does not list. ignore_unknown=True leaves such rows out.",
                 )
             number = np.where((number < 0) | (own < 0), -1, number * length + own)
             labels.append(np.array([text or "" for text in listed], object))
