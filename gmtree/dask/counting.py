@@ -1,7 +1,7 @@
-"""Records of people counted by leaf, each person within a bound, by the rule of memory.
+"""Records of people counted by leaf, with the bound on each person of data in memory.
 
-The rule reads the records of one person, which may be in any files. For this reason the records
-pass through files of the confidential folder twice: sorted by leaf, then by person.
+The rule that chooses a person's counted records needs all records of this person, which may be in
+any files. So the records are written to the confidential folder twice: by leaf, then by person.
 
 ==========================  ===================================================================
 every row group: split      writes its records by partition of the leaves
@@ -10,9 +10,9 @@ every group: choose         chooses the counted records of each person; writes t
 every partition: count      writes its leaves with the number of counted records
 ==========================  ===================================================================
 
-The rule counts the first records of a person in a fixed order. So `gather` may already leave out
-what cannot count, however many records of one person are in one partition
-(:func:`gmtree.privacy.publishing.people.kept_records`).
+The rule counts the first records of a person in a fixed order
+(:func:`gmtree.privacy.publishing.people.kept_records`). So `gather` can leave out records that come
+too late among those of one partition, and only a few records of each person remain.
 """
 
 from __future__ import annotations
@@ -29,7 +29,17 @@ from gmtree.dask.confidential import forgets_locals
 from gmtree.dask.drawing import survey
 from gmtree.dask.engine import Engine
 from gmtree.dask.joint_tree import JointTree
-from gmtree.dask.parquet import USUAL_ROWS, Partition, Piece, arrow, partitions, pieces, read, write
+from gmtree.dask.parquet import (
+    USUAL_ROWS,
+    Partition,
+    Piece,
+    arrow,
+    part_name,
+    partitions,
+    pieces,
+    read,
+    write,
+)
 from gmtree.dask.sorted_rows import Key, locate
 from gmtree.dask.sorting import cut
 from gmtree.dask.storage import load, remove_folder, save
@@ -196,11 +206,11 @@ def count_leaves(job: People, partition: Partition, folder: Path) -> None:
             np.add.at(counts, arrays["leaf"] - partition.start, 1)
     table = read(partition.pieces, job.levels, job.levels[:-1])
     table = table.append_column(job.count, arrow().array(counts))
-    write(table, folder / f"part-{partition.number:05d}.parquet", job.levels)
+    write(table, folder / part_name(partition.number), job.levels)
 
 
 def _kept(table: Any, bounds: Bounds) -> tuple[np.ndarray, np.ndarray]:
-    """The rows that the rule keeps if people have no other records, and hashes of their people."""
+    """The rows that the rule keeps if there are no other records, and hashes of their people."""
     people = table.column("person").combine_chunks().dictionary_encode()
     texts = (text.decode(errors="surrogatepass") for text in people.dictionary.to_pylist())
     whose, person_key = people.indices.to_numpy(), public_hash(texts)

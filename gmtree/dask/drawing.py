@@ -38,7 +38,7 @@ class Draw:
     levels : tuple of str
     count : str
         Column of true counts.
-    folder : str
+    folder : Path
         Confidential folder for attempts.
     scales : tuple of Fraction or None
         By level, beginning with the total; None if the level is not measured.
@@ -49,7 +49,7 @@ class Draw:
 
     levels: tuple[str, ...]
     count: str
-    folder: str
+    folder: Path
     scales: tuple[Fraction | None, ...]
     mechanism: str
     max_count: int | None
@@ -63,7 +63,7 @@ class Draw:
 def survey(
     levels: tuple[str, ...], count: str | None, partition: Partition, memory: float, keeps: bool
 ) -> Ends:
-    """Find the nodes of a partition; refuse rows out of order and missing counts, if any."""
+    """Describe the ends of a partition; refuse rows out of order and counts that are not whole."""
     table = read(partition.pieces, levels if count is None else [*levels, count], levels[:-1])
     column = None if count is None else table.column(count)
     if column is not None and not (arrow().types.is_integer(column.type) and not column.null_count):
@@ -88,8 +88,8 @@ def draw(job: Draw, partition: Partition) -> str:
     for level, own in enumerate(by_level):
         noisy[part.nodes(level)] = own
     attempt = f"{partition.number}-{uuid.uuid4().hex}"
-    _keep(Path(job.folder) / f"noisy-{attempt}.npz", noisy=noisy)
-    _keep(Path(job.folder) / f"partial-{attempt}.npz", partial=partial)
+    _keep(job.folder / f"noisy-{attempt}.npz", noisy=noisy)
+    _keep(job.folder / f"partial-{attempt}.npz", partial=partial)
     return attempt
 
 
@@ -103,14 +103,14 @@ def draw_joint(
     """
     sums = np.zeros(len(level), np.int64)
     for attempt, nodes in zip(attempts, boundary, strict=True):
-        with np.load(Path(job.folder) / f"partial-{attempt}.npz") as arrays:
+        with np.load(job.folder / f"partial-{attempt}.npz") as arrays:
             # If a level has one node, the second sum is 0.
             np.add.at(sums, nodes, arrays["partial"])
     if job.max_count is None:
         refuse_public_total(float(sums[0]), job.largest_sum)
     noisy = measure_joint(sums, np.asarray(level), job.scales, job.mechanism)
     attempt = f"joint-{uuid.uuid4().hex}"
-    _keep(Path(job.folder) / f"noisy-{attempt}.npz", noisy=noisy)
+    _keep(job.folder / f"noisy-{attempt}.npz", noisy=noisy)
     return attempt
 
 

@@ -20,6 +20,9 @@ from gmtree.consistency.rounding import LARGEST, fraction_steps, goes_up
 from gmtree.dask.sorted_rows import REMEDY, Key, shown
 from gmtree.tree import Tree
 
+# Level and side of a boundary node: side 0 is the first node of its level, side 1 the last.
+Where = tuple[int, int]
+
 
 class Ends(NamedTuple):
     """The ends of a partition, from which the joint tree is built.
@@ -40,7 +43,7 @@ class Ends(NamedTuple):
     last: Key
     start: int
     sizes: tuple[int, ...]
-    groups: tuple[tuple[int, int], ...]
+    groups: tuple[Where, ...]
 
 
 class Solution(NamedTuple):
@@ -64,6 +67,10 @@ class JointTree:
         For each partition, the leaves of its groups by level and side.
     level : list of int
         Level of each boundary node. The nodes of groups are numbered after the boundary nodes.
+    owner : list of int
+        First partition of each boundary node.
+    children : list of lists
+        Children of each boundary node, from left to right.
     """
 
     def __init__(self, ends: Sequence[Ends]) -> None:
@@ -73,14 +80,15 @@ class JointTree:
         self.owner: list[int] = []
         self.boundary = self._number()
         self.n_boundary = len(self.level)
-        self.items: list[list[int]] = [[] for _ in range(self.n_boundary)]
-        self.group: list[dict[tuple[int, int], int]] = []
-        self._own: list[dict[tuple[int, int], tuple[int, int]]] = []
+        self.children: list[list[int]] = [[] for _ in range(self.n_boundary)]
+        self.group: list[dict[Where, int]] = []
+        # For each partition and boundary node, where its own children begin and end.
+        self._own: list[dict[Where, tuple[int, int]]] = []
         n = self.n_boundary
         for p in range(len(self.ends)):
             n = self._hang(p, n)
         parent = np.full(n, -1)
-        for u, children in enumerate(self.items):
+        for u, children in enumerate(self.children):
             parent[children] = u
         self.tree = Tree.from_parents(parent)
 
@@ -103,7 +111,10 @@ class JointTree:
         return len(self.level) - 1
 
     def _common(self, before: Ends, after: Ends) -> int:
-        """Count the labels that the rows before and after a cut share; refuse wrong order."""
+        """Count the leading labels that the rows before and after a cut share.
+
+        Refuses rows that are equal or in the wrong order.
+        """
         a, b, row = before.last, after.first, after.start
         same = next((k for k in range(self.height) if a[k] != b[k]), self.height)
         if same == self.height:
@@ -125,12 +136,12 @@ class JointTree:
         A partition owns consecutive children of each of its boundary nodes.
         """
         here, nodes = self.ends[p], self.boundary[p]
-        own: dict[tuple[int, int], tuple[int, int]] = {}
-        groups: dict[tuple[int, int], int] = {}
+        own: dict[Where, tuple[int, int]] = {}
+        groups: dict[Where, int] = {}
         for level in range(self.height):
             several = here.sizes[level] > 1
             for side in (0, 1) if several else (0,):
-                children = self.items[nodes[level, side]]
+                children = self.children[nodes[level, side]]
                 start = len(children)
                 if side == 0 and level + 1 < self.height:
                     first = int(nodes[level + 1, 0])
@@ -175,7 +186,10 @@ class JointTree:
         return shown((ends.last if side else ends.first)[:level]) if level else "the total"
 
     def by_node(self, parts: Sequence[np.ndarray]) -> np.ndarray:
-        """Combine numbers of boundary nodes, on which all partitions that share a node agree."""
+        """Combine the numbers of the partitions into one number for each boundary node.
+
+        All partitions that share a node agree on its number.
+        """
         out = np.empty(self.n_boundary)
         for nodes, x in zip(self.boundary, parts, strict=True):
             out[nodes] = x
@@ -184,7 +198,7 @@ class JointTree:
     # ------------------------------------------------------------------ solving
 
     def solve(
-        self, v: np.ndarray, s: np.ndarray, messages: Sequence[dict[tuple[int, int], np.ndarray]]
+        self, v: np.ndarray, s: np.ndarray, messages: Sequence[dict[Where, np.ndarray]]
     ) -> Solution:
         """Compute consistent values from the measurements of the boundary nodes and the messages.
 
@@ -233,7 +247,7 @@ class JointTree:
 
     def _running_sums(self, u: int, solution: Solution) -> tuple[np.ndarray, np.ndarray]:
         """Sums of z and q over the first k children, and over the rest, for each k."""
-        children = self.items[u]
+        children = self.children[u]
         pairs = np.zeros((len(children) + 1, 2), np.longdouble)
         pairs[1:] = np.column_stack([solution.z[children], solution.q[children]])
         before = np.cumsum(pairs, axis=0)
@@ -269,7 +283,7 @@ class Units(NamedTuple):
 
 
 def round_joint(
-    joint: JointTree, x: np.ndarray, offers: Sequence[dict[tuple[int, int], Units]]
+    joint: JointTree, x: np.ndarray, offers: Sequence[dict[Where, Units]]
 ) -> np.ndarray:
     """Round all nodes of the joint tree, including groups, to whole numbers.
 
@@ -287,7 +301,8 @@ def round_joint(
             least[node], room[node] = offer[where].least, offer[where].many.sum()
     # The number of a boundary node is larger than those of its ancestors.
     for u in reversed(range(joint.n_boundary)):
-        low, extra = int(least[joint.items[u]].sum()), int(room[joint.items[u]].sum())
+        children = joint.children[u]
+        low, extra = int(least[children].sum()), int(room[children].sum())
         least[u] = max(int(np.floor(x[u])), low)
         most = min(int(np.ceil(x[u])), low + extra)
         if most < least[u]:
@@ -304,7 +319,7 @@ def round_joint(
     root = joint.tree.root
     out[root] += bool(room[root]) and goes_up(x[root] - least[root])
     for u in range(joint.n_boundary):
-        children = joint.items[u]
+        children = joint.children[u]
         wanted = int(out[u] - least[children].sum())
         out[children] += _hand_out(wanted, [units[c] for c in children])
     return out

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from gmtree.dask.joint_tree import Ends
+from gmtree.dask.joint_tree import Ends, Where
 from gmtree.dask.node_measurements import NodeMeasurements
 from gmtree.dask.result import ROOT, folder_of
 from gmtree.dask.storage import Location
-
-# Level and side of a boundary node.
-Where = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,7 @@ class Problem:
 
     levels: tuple[str, ...]
     value: str
-    variance: Any
+    variance: str | tuple[float, ...]
     measured: tuple[NodeMeasurements | None, ...]
     nonnegative: bool
     integer: bool
@@ -107,7 +104,7 @@ class Report(NamedTuple):
     value, variance : arrays
         Measurements of the boundary nodes, by level and side.
     matched : tuple of int
-        By level, how many nodes other than boundary nodes have a row of measurements.
+        By level, the number of nodes with a row of measurements, without the boundary nodes.
     matched_boundary : array of bool
         By level and side, whether the boundary node has a row of measurements.
     messages : dict of arrays

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -72,10 +72,14 @@ def _natural(name: str) -> list[Any]:
     return [int(x) if x.isdigit() else x for x in re.split(r"([0-9]+)", name)]
 
 
-def pieces(argument: str, source: Any, columns: Iterable[str]) -> list[Piece]:
-    """Return all row groups of a data set that have rows; refuse files without a column."""
+def part_name(number: int) -> str:
+    """Name a file of a data set that we write, by its place among the files."""
+    return f"part-{number:05d}.parquet"
+
+
+def pieces(argument: str, source: Any, columns: Sequence[str]) -> list[Piece]:
+    """Return all row groups of a data set that have rows; refuse files that lack a column."""
     pq, found = parquet(), []
-    wanted = list(columns)
     for name in files(argument, source):
         with ExitStack() as stack:
             try:
@@ -84,7 +88,7 @@ def pieces(argument: str, source: Any, columns: Iterable[str]) -> list[Piece]:
                 raise ValueError(
                     f"Argument {argument!r} must be Parquet; {str(name)!r} cannot be read: {error}"
                 ) from None
-            missing = [c for c in wanted if c not in file.schema_arrow.names]
+            missing = [c for c in columns if c not in file.schema_arrow.names]
             if missing:
                 check.fail(
                     argument,
@@ -140,7 +144,7 @@ def read(some: Sequence[Piece], columns: Sequence[str], dictionary: Sequence[str
 def write(table: Any, path: Location, labels: Sequence[str] = ()) -> None:
     """Write a table to a file that appears in one step; equal tables give equal bytes.
 
-    `labels` are the columns by which it is sorted; all but the last have repeated entries.
+    `labels` are the columns by which the table is sorted. All but the last have repeated entries.
     """
     options: dict[str, Any] = {"write_page_checksum": True}
     if labels:

@@ -17,6 +17,7 @@ from gmtree.dask.sorted_rows import find_runs
 from gmtree.dask.storage import load as load_arrays
 
 # Bytes that a task needs for each node, in addition to the columns of labels: measured, rounded up.
+# More are needed if tasks keep values for later tasks (`Problem.keeps`).
 BYTES_PER_NODE = {False: 80, True: 150}
 
 
@@ -51,12 +52,14 @@ def refuse_large(partition: Partition, nodes: int, needed: float, memory: float)
 def load_values(
     problem: Problem, partition: Partition, part: PartitionTree, table: Any
 ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-    """Return measurements and variances by node, and for each level which nodes have a row."""
+    """Return measurements and variances by node, and for each level which nodes have a row.
+
+    A release has no rows for nodes, so the last list is empty.
+    """
     if problem.noise is not None:
         with load_arrays(problem.noise[partition.number]) as noise:
             v = noise["noisy"].astype(np.float64)
-        return v, part.by_level(problem.variance), []
-    by_column = isinstance(problem.variance, str)
+        return v, _level_variances(problem, part), []
     v, s = _row_values(problem, part, table)
     matched = []
     for level, source in enumerate(problem.measured):
@@ -71,7 +74,7 @@ def load_values(
         missing = np.ones(part.sizes[level], bool)
         missing[row] = False
         v[here][row] = numbers(found, problem.value, source.argument)
-        if by_column:
+        if isinstance(problem.variance, str):
             s[here][row] = variances(found, problem.variance, source.argument)
         s[here][missing] = np.inf
         matched.append(~missing)
@@ -81,14 +84,18 @@ def load_values(
 
 def _row_values(problem: Problem, part: PartitionTree, table: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return measurements and variances by node, filled in for the rows only."""
-    by_column = isinstance(problem.variance, str)
-    v = np.zeros(part.n)
-    s = part.by_level([np.inf] * (part.height + 1) if by_column else problem.variance)
+    v, s = np.zeros(part.n), _level_variances(problem, part)
     v[part.rows] = numbers(table, problem.value, "leaves")
-    if by_column:
+    if isinstance(problem.variance, str):
         s[part.rows] = variances(table, problem.variance, "leaves")
     _mark_unmeasured(v[part.rows], s[part.rows])
     return v, s
+
+
+def _level_variances(problem: Problem, part: PartitionTree) -> np.ndarray:
+    """Return the variances of the levels by node; infinity if a column holds the variances."""
+    variance = problem.variance
+    return part.by_level([np.inf] * (part.height + 1) if isinstance(variance, str) else variance)
 
 
 def _mark_unmeasured(v: np.ndarray, s: np.ndarray) -> None:
@@ -104,7 +111,7 @@ def load(
 ) -> tuple[PartitionTree, np.ndarray, np.ndarray]:
     """Return tree, measurements and variances of a partition that the first task has kept.
 
-    `table` has its rows, if the task did not keep their measurements.
+    If that task did not keep the measurements of the rows, `table` must hold the rows.
     """
     with load_arrays(problem.file("part", partition.number)) as kept:
         part = PartitionTree([kept[f"begin{k}"] for k in range(problem.height)], int(kept["rows"]))

@@ -12,16 +12,16 @@ every: finish           with whole numbers: rounds to the sums that the driver c
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from gmtree.dask import tasks
 from gmtree.dask.engine import Engine
-from gmtree.dask.joint_tree import JointTree, Solution, round_joint
-from gmtree.dask.messages import Instructions, Problem, Report, Where
-from gmtree.dask.parquet import Partition
+from gmtree.dask.joint_tree import JointTree, Solution, Where, round_joint
+from gmtree.dask.messages import Instructions, Problem, Report
+from gmtree.dask.parquet import Partition, part_name
 from gmtree.dask.result import ROOT, Result, begin, commit, folder_of
 from gmtree.dask.sources import refuse_unmatched
 from gmtree.dask.storage import Location
@@ -35,15 +35,18 @@ class Run:
     ----------
     boundary_noise : function, optional
         For a release: returns the noisy counts of the boundary nodes.
+    joint : JointTree
+        Known once all partitions have reported their ends.
     """
 
     engine: Engine
     problem: Problem
     partitions: Sequence[Partition]
     boundary_noise: Callable[[], np.ndarray] | None = None
+    joint: JointTree = field(init=False)
 
     def solve(self, manifest: dict[str, Any]) -> Result:
-        """Compute and write all results, and at last the manifest with the levels added."""
+        """Compute and write all results, then add the levels to the manifest and write it."""
         problem = self.problem
         reports: list[Report] = self._each("reading leaves", tasks.up)
         self.joint = joint = JointTree([r.ends for r in reports])
@@ -82,11 +85,10 @@ class Run:
             },
         )
 
-    def _each(self, label: str, task: Callable[..., Any], more: Any = None) -> list[Any]:
-        """Run a task for every partition, with further arguments."""
-        extra = [()] * len(self.partitions) if more is None else [(x,) for x in more]
-        pairs = zip(self.partitions, extra, strict=True)
-        return self.engine.run(label, task, [(self.problem, p, *x) for p, x in pairs])
+    def _each(self, label: str, task: Callable[..., Any], *more: Sequence[Any]) -> list[Any]:
+        """Run a task for every partition, with its entry of each list in `more`."""
+        rows = zip(self.partitions, *more, strict=True)
+        return self.engine.run(label, task, [(self.problem, *row) for row in rows])
 
     def _measured(self, reports: Sequence[Report]) -> tuple[np.ndarray, np.ndarray]:
         """Measurements of the boundary nodes and their variances."""
@@ -96,7 +98,7 @@ class Run:
         return self.joint.by_node([r.value for r in reports]), s
 
     def _levels(self) -> dict[str, int]:
-        """Levels to write; without the total if the first level has one node."""
+        """Levels to write: an unmeasured total is left out if the first level has one node."""
         names = {name: level for level, name in enumerate((ROOT, *self.problem.levels))}
         measured = self.problem.measured
         if self.joint.sizes[1] == 1 and not (measured and measured[0] is not None):
@@ -189,14 +191,14 @@ class Run:
         """Round boundary nodes and groups here, and all other nodes in their partitions."""
         joint = self.joint
         whole = round_joint(joint, np.maximum(x, 0) if self.problem.nonnegative else x, offers)
-        work = []
-        for p, partition in enumerate(self.partitions):
-            boundary = whole[joint.boundary[p]]
-            groups = {where: int(whole[node]) for where, node in joint.group[p].items()}
-            work.append((self.problem, partition, instructions[p], boundary, groups))
-        return self.engine.run("writing whole numbers", tasks.finish, work)
+        boundary = [whole[nodes] for nodes in joint.boundary]
+        groups = [
+            {where: int(whole[node]) for where, node in group.items()} for group in joint.group
+        ]
+        label = "writing whole numbers"
+        return self._each(label, tasks.finish, instructions, boundary, groups)
 
 
 def _files(written: Sequence[dict[int, int]], level: int) -> dict[str, int]:
     """Files of a level, with their numbers of rows."""
-    return {f"part-{p:05d}.parquet": rows[level] for p, rows in enumerate(written) if level in rows}
+    return {part_name(p): rows[level] for p, rows in enumerate(written) if level in rows}

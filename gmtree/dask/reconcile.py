@@ -106,7 +106,9 @@ def reconcile(
     ...     made.table("state")["people"].to_numpy().round(2)
     array([680.54,  26.15])
     """
-    names = level_columns(levels, value, [variance] if isinstance(variance, str) else ())
+    check.instance("value", value, str)
+    numbers = [value, variance] if isinstance(variance, str) else [value]
+    names = level_columns(levels, *numbers)
     check.flag("nonnegative", nonnegative)
     check.flag("integer", integer)
     check.flag("std_error", std_error)
@@ -115,28 +117,27 @@ def reconcile(
     refuse_used(target)
     with scratch_folder(scratch, target) as folder:
         keeps = nonnegative or integer
-        more = [variance] if isinstance(variance, str) else []
         partitions = leaf_partitions(
             engine,
             leaves,
             names,
-            [value, *more],
+            numbers,
             folder,
             sort=sort,
             rows=partition_rows,
             keeps=keeps,
         )
-        found = measurements(engine, nodes, names, value, variance, folder)
+        found = measurements(engine, nodes, names, numbers, folder)
         problem = Problem(
-            names,
-            value,
-            variance_of_levels(variance, names, found),
-            found,
-            nonnegative,
-            integer,
-            std_error,
-            target,
-            folder,
-            engine.memory(),
+            levels=names,
+            value=value,
+            variance=variance_of_levels(variance, names, found),
+            measured=found,
+            nonnegative=nonnegative,
+            integer=integer,
+            std_error=std_error,
+            out=target,
+            scratch=folder,
+            memory=engine.memory(),
         )
         return Run(engine, problem, partitions).solve({"kind": "reconcile"})

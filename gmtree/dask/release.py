@@ -137,7 +137,8 @@ def release(
     >>> total == [sum(states)], made.ledger.total
     (True, Fraction(1, 1))
     """
-    names = level_columns(levels, count, () if person is None else (person,))
+    check.instance("count", count, str)
+    names = level_columns(levels, count, *([] if person is None else [person]))
     for name, given in {"nonnegative": nonnegative, "integer": integer, "resume": resume}.items():
         check.flag(name, given)
     _refuse_account(account)
@@ -165,7 +166,8 @@ def release(
         confidential=secret,
     )
     with hold(secret, resume=resume):
-        if (record := Record.read(secret) if resume else None) and run.has_ended(record):
+        record = Record.read(secret) if resume else None
+        if record is not None and run.has_ended(record):
             return run.finished(record)
         refuse_used(target)
         begun = run.begin(record, leaves, records, account, sort, partition_rows)
@@ -327,7 +329,7 @@ class _Release:
         job = Draw(
             self.levels,
             self.count,
-            str(record.attempts),
+            record.attempts,
             divided.scales,
             ledger.mechanism,
             ledger.max_count,
@@ -352,17 +354,17 @@ class _Release:
         variance = tuple(np.inf if s is None else moments(s)[0] for s in divided.scales)
         with scratch_folder(scratch, self.out) as folder:
             problem = Problem(
-                self.levels,
-                self.count,
-                variance,
-                (),
-                self.nonnegative,
-                self.integer,
-                True,
-                self.out,
-                folder,
-                self.engine.memory(),
-                record.noisy(),
+                levels=self.levels,
+                value=self.count,
+                variance=variance,
+                measured=(),
+                nonnegative=self.nonnegative,
+                integer=self.integer,
+                std_error=True,
+                out=self.out,
+                scratch=folder,
+                memory=self.engine.memory(),
+                noise=record.noisy(),
             )
             run = Run(
                 self.engine, problem, record.partitions, lambda: record.joint().astype(np.float64)

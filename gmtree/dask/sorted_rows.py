@@ -86,7 +86,7 @@ def shown(labels: Key) -> str:
 
 
 def _steps(column: Any, name: str, start: int) -> tuple[np.ndarray, np.ndarray]:
-    """Two masks for all rows but the first: the label differs from the previous one, is less."""
+    """For all rows but the first: whether the label differs from the previous one, or is less."""
     import pyarrow.compute as pc
 
     if column.null_count:

@@ -15,7 +15,7 @@ import numpy as np
 
 from gmtree import _validate as check
 from gmtree.dask.engine import Engine
-from gmtree.dask.parquet import Piece, arrow, pieces, read, write
+from gmtree.dask.parquet import Piece, arrow, part_name, pieces, read, write
 from gmtree.dask.sorted_rows import Key, key
 from gmtree.dask.storage import Location
 
@@ -47,11 +47,7 @@ def sort(
     engine.run("merging rows", merge, [(j, names, len(levels), runs, done) for j in parts])
     for path in runs.iterdir():
         path.unlink()
-    return pieces("leaves", [done / _name(j) for j in parts], names)
-
-
-def _name(j: int) -> str:
-    return f"part-{j:05d}.parquet"
+    return pieces("leaves", [done / part_name(j) for j in parts], names)
 
 
 def sample(piece: Piece, levels: Sequence[str], count: int) -> list[Key]:
@@ -80,7 +76,7 @@ def cut(
     table: Any, levels: Sequence[str], cuts: Sequence[Key], folder: Location, number: int
 ) -> None:
     """Sort a table, and write its rows of each range to a file with this number."""
-    table = _sorted(table, levels)
+    table = sort_table(table, levels)
     ends = [
         bisect_left(range(table.num_rows), end, key=lambda k: key(table, levels, k)) for end in cuts
     ]
@@ -95,12 +91,14 @@ def merge(j: int, names: Sequence[str], depth: int, runs: Location, done: Locati
     found = sorted(runs.glob(f"run-{j}-*.parquet"))
     if found:
         table = read(pieces("leaves", found, names), names)
-        write(_sorted(table, names[:depth]), done / _name(j))
+        table = sort_table(table, names[:depth])
     else:
-        write(arrow().table({name: [] for name in names}), done / _name(j))
+        table = arrow().table({name: [] for name in names})
+    write(table, done / part_name(j))
 
 
-def _sorted(table: Any, levels: Sequence[str]) -> Any:
+def sort_table(table: Any, levels: Sequence[str]) -> Any:
+    """Sort the rows of a table in memory, and replace codes by the labels for which they stand."""
     pa = arrow()
     for k, name in enumerate(table.column_names):
         kind = table.column(name).type

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,16 +19,17 @@ from gmtree.dask.partition_values import BYTES_PER_NODE, refuse_large
 from gmtree.dask.result import ROOT
 from gmtree.dask.sorted_rows import Key, shown
 from gmtree.dask.sorting import sort as sort_rows
+from gmtree.dask.sorting import sort_table
 from gmtree.dask.storage import Location, is_path, location, new_folder, remove_folder
-from gmtree.labels.columns import is_frame
+from gmtree.labels.columns import column_names, is_frame
 from gmtree.labels.libraries import library
 
 
-def level_columns(levels: Any, value: Any, more: Sequence[Any] = ()) -> tuple[str, ...]:
+def level_columns(levels: Any, value: Any, *more: Any) -> tuple[str, ...]:
     """Return the names of levels; refuse names that are used twice or that results use."""
     if isinstance(levels, str) or not isinstance(levels, Sequence) or not levels:
         check.fail_type("levels", f"must be a list of column names, not {levels!r}.")
-    for name in (*levels, value):
+    for name in levels:
         if not isinstance(name, str):
             check.fail_type("levels", f"must be names of columns, not {name!r}.")
     used = [*levels, value, *more]
@@ -91,30 +92,39 @@ def leaf_partitions(
     return made
 
 
-def _as_files(argument: str, source: Any, columns: Sequence[str], folder: Location) -> Any:
-    """Return paths unchanged; write DataFrames to `folder`, from which later steps read them."""
+def _as_files(
+    argument: str, source: Any, columns: Sequence[str], folder: Location, levels: Sequence[str] = ()
+) -> Any:
+    """Return paths unchanged; write DataFrames to `folder`, from which later steps read them.
+
+    DataFrames in memory are sorted by `levels`.
+    """
     if is_path(source):
         return source
     folder.mkdir(parents=True, exist_ok=True)
     if type(source).__module__.startswith(("dask.", "dask_expr.")) and hasattr(source, "columns"):
-        missing = [name for name in columns if name not in source.columns]
-        if missing:
-            check.fail(argument, f"must have the column {missing[0]!r}.")
+        _refuse_missing(argument, source.columns, columns)
         options = getattr(folder, "storage_options", None)
         source[list(columns)].to_parquet(str(folder), write_index=False, storage_options=options)
         return folder
     if not is_frame(source):
-        check.fail_type(argument, f"must be Parquet files or a frame, not {type(source).__name__}.")
-    write(_arrow_table(argument, source, columns), folder / "part.parquet")
+        check.fail_type(
+            argument, f"must be Parquet files or a DataFrame, not {type(source).__name__}."
+        )
+    table = _arrow_table(argument, source, columns)
+    write(sort_table(table, levels) if levels else table, folder / "part.parquet")
     return folder
+
+
+def _refuse_missing(argument: str, names: Collection[str], columns: Sequence[str]) -> None:
+    missing = [name for name in columns if name not in names]
+    if missing:
+        check.fail(argument, f"must have the column {missing[0]!r}.")
 
 
 def _arrow_table(argument: str, frame: Any, columns: Sequence[str]) -> Any:
     pa = arrow()
-    names = list(getattr(frame, "column_names", None) or getattr(frame, "columns", frame))
-    missing = [name for name in columns if name not in names]
-    if missing:
-        check.fail(argument, f"must have the column {missing[0]!r}.")
+    _refuse_missing(argument, column_names(frame), columns)
     if isinstance(frame, pa.Table):
         return frame.select(list(columns))
     if library(frame) == "pandas":
@@ -128,9 +138,12 @@ def _arrow_table(argument: str, frame: Any, columns: Sequence[str]) -> Any:
 
 
 def measurements(
-    engine: Engine, nodes: Any, levels: tuple[str, ...], value: str, variance: Any, folder: Location
+    engine: Engine, nodes: Any, levels: tuple[str, ...], numbers: Sequence[str], folder: Location
 ) -> tuple[NodeMeasurements | None, ...]:
-    """For each level above the leaves, the files with its measurements, or None."""
+    """For each level above the leaves, the files with its measurements, or None.
+
+    `numbers` are the columns of values and, if there is one, of variances.
+    """
     if nodes is None:
         nodes = {}
     check.instance("nodes", nodes, Mapping)
@@ -141,15 +154,18 @@ def measurements(
                 "nodes",
                 f"must be by level above the leaves ({', '.join(map(repr, known))}), not {name!r}.",
             )
-    more = [variance] if isinstance(variance, str) else []
     found: list[NodeMeasurements | None] = []
     for depth, name in enumerate(known):
         if nodes.get(name) is None:
             found.append(None)
             continue
         argument = f"nodes[{name!r}]"
-        columns = [*levels[:depth], value, *more]
-        source = _measured_files(argument, nodes[name], columns, depth, folder / f"nodes{depth}")
+        columns = [*levels[:depth], *numbers]
+        given = nodes[name]
+        is_number = isinstance(given, (int, float, np.number)) and not isinstance(given, bool)
+        if depth == 0 and is_number:
+            given = {numbers[0]: [float(given)]}
+        source = _as_files(argument, given, columns, folder / f"nodes{depth}", levels[:depth])
         parts = pieces(argument, source, columns)
         starts = np.cumsum([0, *(piece.rows for piece in parts)]).tolist()
         work = [
@@ -162,35 +178,13 @@ def measurements(
     return tuple(found)
 
 
-def _measured_files(
-    argument: str, source: Any, columns: Sequence[str], depth: int, folder: Location
-) -> Any:
-    """Write measurements in memory to sorted files; those in files must be sorted already."""
-    if depth == 0 and isinstance(source, (int, float, np.number)) and not isinstance(source, bool):
-        source = {columns[0]: [float(source)]}
-        if len(columns) > 1:
-            check.fail(argument, f"must have the column {columns[1]!r}.")
-    if is_path(source) or type(source).__module__.startswith("dask"):
-        return _as_files(argument, source, columns, folder)
-    if not is_frame(source):
-        check.fail_type(argument, f"must be Parquet files or a frame, not {type(source).__name__}.")
-    table = _arrow_table(argument, source, columns)
-    pa = arrow()
-    for k, name in enumerate(columns[:depth]):
-        kind = table.column(name).type
-        if pa.types.is_dictionary(kind):
-            table = table.set_column(k, name, table.column(name).cast(kind.value_type))
-    if depth:
-        table = table.sort_by([(name, "ascending") for name in columns[:depth]])
-    folder.mkdir(parents=True, exist_ok=True)
-    write(table, folder / "part.parquet")
-    return folder
-
-
 def refuse_unmatched(
     source: NodeMeasurements, levels: Sequence[str], matched: int, ends: Sequence[tuple[Key, Key]]
 ) -> None:
-    """Refuse measurements of nodes that would lie between two partitions: no leaf has them."""
+    """Refuse measurements of nodes without leaves, if fewer rows were matched than there are.
+
+    The tasks refuse such nodes inside their partitions. The remaining ones lie between partitions.
+    """
     if matched == source.total:
         return
     depth = len(levels)
@@ -206,8 +200,8 @@ def refuse_unmatched(
 
 def variance_of_levels(
     variance: Any, levels: tuple[str, ...], measured: Sequence[NodeMeasurements | None]
-) -> Any:
-    """Return a column, or one number per level, the total's first; inf if not measured."""
+) -> str | tuple[float, ...]:
+    """Return a column, or one number per level, beginning with the total; inf if not measured."""
     if isinstance(variance, str):
         return variance
     names = (ROOT, *levels)

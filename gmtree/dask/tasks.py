@@ -17,8 +17,8 @@ from gmtree import _validate as check
 from gmtree.consistency import Consistency, round_values
 from gmtree.consistency.rounding import fraction_steps, rounding_ranges
 from gmtree.dask import storage
-from gmtree.dask.joint_tree import Units, usable
-from gmtree.dask.messages import Instructions, Problem, Report, Where
+from gmtree.dask.joint_tree import Units, Where, usable
+from gmtree.dask.messages import Instructions, Problem, Report
 from gmtree.dask.parquet import Partition, arrow, read
 from gmtree.dask.partition_tree import PartitionTree
 from gmtree.dask.partition_values import find_part, load, load_rows, load_values
@@ -38,8 +38,8 @@ def up(problem: Problem, partition: Partition) -> Report:
     part, ends = find_part(problem.levels, partition, table, problem.memory, problem.keeps)
     v, s, matched = load_values(problem, partition, part, table)
     del table
-    # The tree is kept, so that later tasks need not find the nodes again. Values of rows are not
-    # kept if later tasks read the rows.
+    # The tree is kept, so that later tasks need not find the nodes again. The values of rows are
+    # kept only if later tasks do not read the rows.
     begin = {f"begin{k}": starts for k, starts in enumerate(part.begin)}
     kept = slice(None) if problem.keeps else slice(part.n_inner)
     rows = np.array(part.sizes[-1])
@@ -122,7 +122,7 @@ def _hold(part: PartitionTree, v: np.ndarray, s: np.ndarray, held: np.ndarray) -
     s[part.rows][held] = 0
 
 
-def _load_held(name: Any) -> np.ndarray:
+def _load_held(name: storage.Location | None) -> np.ndarray:
     if name is None:
         return np.zeros(0, np.int64)
     with storage.load(name) as arrays:
@@ -130,8 +130,12 @@ def _load_held(name: Any) -> np.ndarray:
 
 
 def enter(
-    problem: Problem, partition: Partition, outside: np.ndarray, before: Any, turn: int
-) -> tuple[Any, int, dict[Where, np.ndarray]]:
+    problem: Problem,
+    partition: Partition,
+    outside: np.ndarray,
+    before: storage.Location | None,
+    turn: int,
+) -> tuple[storage.Location, int, dict[Where, np.ndarray]]:
     """Hold the rows that fall below zero while the estimates of rows elsewhere stay fixed.
 
     Returns the file with the held rows, the number of newly held rows, and the new messages. No
@@ -154,7 +158,9 @@ def enter(
 # --------------------------------------------------------------------------- downward
 
 
-def down(problem: Problem, partition: Partition, final: Instructions) -> Any:
+def down(
+    problem: Problem, partition: Partition, final: Instructions
+) -> dict[int, int] | dict[Where, Units]:
     """Compute the values of all nodes of a partition, and write them, or keep them for rounding.
 
     Returns the number of rows written for each level, or the possible roundings of each group.
@@ -179,7 +185,7 @@ def _solve(
     final: Instructions,
     start: int,
 ) -> Columns:
-    """Compute the columns of results; errors count rows from `start`."""
+    """Compute the columns of results; messages of errors count rows from `start`."""
     error = estimate = None
     wants_estimate = problem.has_estimate
     # The value of a row that was not measured may be determined by other measurements.
@@ -197,8 +203,9 @@ def _solve(
             x = post.project(noisy)
             del noisy, variance, post
         if wants_estimate:
-            estimate = x
-            estimate[part.boundary] = final.plain_boundary
+            x[part.boundary] = final.plain_boundary
+            # Without bounds, x itself is rounded later.
+            estimate = x if problem.nonnegative else x.copy()
     if problem.nonnegative:
         # Rows are held in copies, because the measurements themselves are written later.
         noisy, variance = surround(part, v, s, final.outside)
@@ -207,8 +214,6 @@ def _solve(
         # Rounding errors may have made zeros negative.
         np.maximum(x[: part.n_inner], 0, out=x[: part.n_inner])
         np.maximum(x[part.rows], 0, out=x[part.rows])
-    if wants_estimate and not problem.nonnegative:
-        x = x.copy()
     if not problem.integer:
         x[part.boundary] = final.boundary
     return Columns(x, error, estimate)
@@ -248,7 +253,7 @@ def finish(
     final: Instructions,
     whole: np.ndarray,
     groups: dict[Where, int],
-) -> Any:
+) -> dict[int, int]:
     """Round the values of a partition to the sums that the driver chose, and write them.
 
     `whole` has the numbers of the boundary nodes by level and side, and `groups` those of groups.

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gmtree.dask.messages import Instructions, Problem, result_column
-from gmtree.dask.parquet import Partition, arrow, write
+from gmtree.dask.parquet import Partition, arrow, part_name, write
 from gmtree.dask.partition_tree import PartitionTree
 
 
@@ -31,7 +31,7 @@ def publish(
 ) -> dict[int, int]:
     """Write the nodes that belong to this partition; return the number of rows of each level.
 
-    Sets `v` and `s` to the measurements and variances of the boundary nodes.
+    Overwrites `v` and `s` at the boundary nodes with their measurements and variances.
     """
     pa = arrow()
     written = {}
@@ -59,7 +59,7 @@ def publish(
         if columns.error is not None:
             found[result_column(problem.value, "std_error")] = pa.array(columns.error[here])
         folder = problem.result_folder(level)
-        write(pa.table(found), folder / f"part-{partition.number:05d}.parquet", names)
+        write(pa.table(found), folder / part_name(partition.number), names)
         written[level] = here.stop - here.start
     pa.default_memory_pool().release_unused()
     return written

@@ -350,7 +350,9 @@ def test_urls_that_cannot_be_used(tmp_path):
     [
         ({"levels": "state"}, "'levels' must be a list"),
         ({"levels": ["state", "state"]}, "'levels' must differ"),
+        ({"value": 3}, "'value' must be a str, not int"),
         ({"value": "z"}, "'leaves' must have the column 'z'"),
+        ({"nodes": {"total": False}}, r"nodes\['total'\]' must be Parquet files or a DataFrame"),
         ({"variance": -1}, "'variance' must not be negative"),
         ({"variance": {"city": 1}}, "'variance' must be by level"),
         ({"nodes": {"city": LEAVES}}, "'nodes' must be by level"),
