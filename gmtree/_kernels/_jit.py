@@ -28,6 +28,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+# The type is Any, since numba has no types for the options below.
+_njit: Any = njit
+
 
 class CacheWarning(RuntimeWarning):
     """Machine code cannot be kept on disk, so every process compiles it again."""
@@ -67,15 +70,14 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _compiled(function: Callable[..., Any]) -> Any:
-    compiler: Any = njit
     try:
-        compiled = compiler(cache=True, **_OPTIONS)(function)
+        compiled = _njit(cache=True, **_OPTIONS)(function)
     except RuntimeError:  # numba raises this if it finds no writable directory
         _warn_once()
     else:
         if compiled is function or _is_renewed_with_shared(compiled):
             return compiled
-    return compiler(**_OPTIONS)(function)
+    return _njit(**_OPTIONS)(function)
 
 
 def _is_renewed_with_shared(compiled: Any) -> bool:
@@ -112,8 +114,7 @@ def helper(function: Callable[..., Any]) -> Callable[..., Any]:
 
     It has no cache of its own on disk, because the machine code of the kernels contains it.
     """
-    compiler: Any = njit
-    return compiler(no_cpython_wrapper=True, **_OPTIONS)(function)
+    return _njit(no_cpython_wrapper=True, **_OPTIONS)(function)
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -122,8 +123,7 @@ def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     Otherwise the compiler may emit a call for a function of a few operations, and the call takes
     many times as long as the operations.
     """
-    compiler: Any = njit
-    return compiler(no_cpython_wrapper=True, forceinline=True, **_OPTIONS)(function)
+    return _njit(no_cpython_wrapper=True, forceinline=True, **_OPTIONS)(function)
 
 
 # --------------------------------------------------------------------------- tiers

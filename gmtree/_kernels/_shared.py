@@ -10,7 +10,7 @@ import numpy as np
 from gmtree._kernels._jit import inlined
 
 # Unsigned and signed integers must not be mixed, since numba would convert them to floats.
-ONE = np.uint64(1)
+ZERO, ONE = np.uint64(0), np.uint64(1)
 
 
 @inlined
@@ -37,12 +37,12 @@ def upper_of(upper, i):
 
 @inlined
 def first_new_parent(parent, n_inner, start):
-    """The first position that is neither a parent of a leaf before `start` nor before one.
+    """The position after the parent of leaf ``start - 1``, or 0 if `start` is the first leaf.
 
-    The parents of leaves ascend. A sweep over leaves must initialise the sums from this position
-    on.
+    The parents of leaves ascend, so a sweep over the leaves from `start` on must initialise the
+    sums from this position on.
     """
-    return parent[start - ONE] + ONE if start > np.uint64(n_inner) else np.uint64(0)
+    return parent[start - ONE] + ONE if start > np.uint64(n_inner) else ZERO
 
 
 @inlined
@@ -121,11 +121,11 @@ def total_of(total, lost):
 
 @inlined
 def stretch(sums, first, stop):
-    """The sum over places `first` to ``stop - 1`` of a list, from sums of pairs of pairs.
+    """The sum over places `first` to ``stop - 1`` of a list.
 
-    The second half of `sums` holds the list; entry k of the first half is the sum of entries 2k
-    and 2k + 1. Unlike a difference of running sums, this does not lose small numbers next to large
-    ones.
+    The second half of `sums` holds the list. Entry k of the first half is the sum of entries 2k
+    and 2k + 1, so that the first half holds sums of pairs, of pairs of pairs, and so on. Unlike a
+    difference of running sums, this does not lose small numbers next to large ones.
     """
     total = 0.0
     first += np.uint64(sums.size // 2)
@@ -155,7 +155,7 @@ def set_height(height, k, x):
 
 @inlined
 def comes_after(a, k, b, m):
-    """Whether entry k of `a` must not stand before entry m of `b`."""
+    """Whether entry k of `a` belongs after entry m of `b`."""
     if a.price[k] != b.price[m]:
         return a.price[k] > b.price[m]
     # At equal prices, jumps come first, then beginnings of vertical pieces, then their ends.
@@ -185,9 +185,10 @@ def append_entry(entries, place, price, jump, height, event):
 
 @inlined
 def split_entries(entries, start, stop, pivot, sign, with_equal):
-    """Move entries at or before the price `pivot` to the front; returns where the rest begins.
+    """Move entries with prices below `pivot` to the front; returns where the rest begins.
 
-    With the sign -1 the front is above the pivot.
+    If `sign` is -1, entries above the pivot are moved instead. If `with_equal` is true, entries at
+    the pivot are also moved. Heights are not moved.
     """
     while True:
         while start < stop and (

@@ -8,7 +8,7 @@ passes to its children.
 import numpy as np
 
 from gmtree._kernels._jit import kernel
-from gmtree._kernels._shared import at
+from gmtree._kernels._shared import ONE, ZERO, at
 
 # --------------------------------------------------------------------------- Boosting
 
@@ -30,15 +30,15 @@ def boosting_inner(parent, order, level_start, own, below, v, total, out):
             i = at(order, r)
             z = own[level] * v[i] + below[level] * total[r]
             out[i] = z
-            if r > np.uint64(0):
+            if r > ZERO:
                 total[parent[r]] += z
 
 
 @kernel
 def boosting_down(parent, order, share, total, out):
     """x_i = z_i + (x_parent - total_parent) / k, where `share` is 1 / k; parents first."""
-    total[0] = (out[at(order, np.uint64(0))] - total[0]) * share
-    for r in range(np.uint64(1), np.uint64(parent.size)):
+    total[0] = (out[at(order, ZERO)] - total[0]) * share
+    for r in range(ONE, np.uint64(parent.size)):
         i = at(order, r)
         x = out[i] + total[parent[r]]
         out[i] = x
@@ -70,8 +70,8 @@ def privtrie_up(parent, order, t, total, out):
 @kernel
 def privtrie_down(parent, order, t, total, out):
     """x_i = y_i - q_i (sum of x over the ancestors of i), parents first."""
-    total[0] = out[at(order, np.uint64(0))]
-    for r in range(np.uint64(1), np.uint64(parent.size)):
+    total[0] = out[at(order, ZERO)]
+    for r in range(ONE, np.uint64(parent.size)):
         i = at(order, r)
         above = total[parent[r]]
         if r < np.uint64(t.size):

@@ -3,10 +3,11 @@
 Arrays are by position as in `projection`, and bounds are by node. The children of p have a common
 price ``d_p``. Let ``z_c`` and ``q_c`` be the value of child c at the price 0 and its slope, from
 its measurement and from below (for a leaf its measurement and variance). At the price d its value
-is ``z_c + q_c d``, cut off at its bounds. So the children of p add up to ``b_p + t_p d``, if
-``t_p`` adds up the slopes of the children that are not cut off, and ``b_p`` their values at the
-price 0 and the bounds of the others. This holds for prices from ``low_p`` to ``high_p``. Outside,
-other children are cut off, and the family is judged again.
+is ``z_c + q_c d``, cut off at its bounds. So the children of p add up to ``b_p + t_p d``. Here
+``t_p`` is the sum of the slopes of the children that are not cut off, and ``b_p`` is the sum of
+their values at the price 0 and of the bounds of the remaining children. This holds for prices from
+``low_p`` to ``high_p``. At all other prices, different children are cut off, so the family is
+judged again.
 
 `collect` computes z and q, and `scan` the prices that follow from them, parents first. If the
 children of a node are leaves, its price is right for the price of its parent. Otherwise it is right
@@ -20,9 +21,8 @@ from typing import NamedTuple
 import numpy as np
 
 from gmtree._kernels._jit import helper, inlined, kernel
-from gmtree._kernels._shared import ONE, add, at, lower_of, upper_of, variance_of
+from gmtree._kernels._shared import ONE, ZERO, add, at, lower_of, upper_of, variance_of
 
-ZERO = np.uint64(0)
 # Stretches of this many leaves are added up without compensation.
 BLOCK = np.uint64(256)
 # Several times the rounding error of a number.
@@ -113,7 +113,7 @@ def _store(state, p, family):
 
 @kernel
 def begin(state, start, stop):
-    """Leaves whose measurements are beyond their bounds are cut off."""
+    """Cut off the leaves whose measurements are beyond their bounds, and set all prices to 0."""
     for p in range(np.uint64(start), np.uint64(stop)):
         if state.first_inner[p] == state.first_inner[p + ONE]:
             _store(state, p, _judge(state, p, 0.0))
@@ -125,7 +125,7 @@ def begin(state, start, stop):
 
 @kernel
 def collect(state, start, stop):
-    """The answers z and q of families that changed, children before parents."""
+    """z = (t v + s b) / (s + t) and q = s t / (s + t) of changed families, children first."""
     p = np.uint64(stop)
     while p > np.uint64(start):
         p -= ONE
@@ -198,7 +198,10 @@ def _settle_free(state, p, family, own, above):
 
 @helper
 def _settle_at(state, p, family, own, above, bound):
-    """`_settle` for a node at a bound, at any price."""
+    """`_settle` for a node whose value is `bound`.
+
+    Also returns the price that its measurement asks for, which `_settle` takes as `wanted`.
+    """
     variance = variance_of(state.s, p)
     wanted = above
     if 0.0 < variance < np.inf:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gmtree._kernels._jit import inlined, kernel
-from gmtree._kernels._shared import ONE, add, at, total_of
+from gmtree._kernels._shared import ONE, ZERO, add, at, total_of, variance_of
 
 
 class State(NamedTuple):
@@ -51,11 +51,6 @@ class State(NamedTuple):
     tau: np.ndarray
     d: np.ndarray
     low: np.ndarray
-
-
-@inlined
-def _variance(s, r):
-    return 1.0 if s is None else s[r]
 
 
 @inlined
@@ -212,7 +207,7 @@ def collect(state, start, stop):
         if not state.dirty[p]:
             continue
         state.dirty[p] = 0
-        if p > np.uint64(0):
+        if p > ZERO:
             state.dirty[state.parent[p]] = 1
         first, last = np.uint64(state.first_inner[p]), np.uint64(state.first_inner[p + ONE])
         split = _is_split(splits, p)
@@ -249,12 +244,12 @@ def _least_so_far(splits, d, low):
 def _give(state, p):
     """(x_p, d_p) from the parent's d, which must have been computed before."""
     s, t, b = state.s, state.leaf_t[p] + state.inner_t[p], state.b[p]
-    above = 0.0 if p == np.uint64(0) else state.d[state.parent[p]]
+    above = 0.0 if p == ZERO else state.d[state.parent[p]]
     if s is None:
         d = (state.v[at(state.order, p)] - b + above) / (1.0 + t)
         return b + t * d, min(d, state.low[p])
     x, q = _known(state.order, state.v, s, state.split, t, b, p)
-    if p > np.uint64(0):
+    if p > ZERO:
         x += _weight(_is_split(state.split, state.parent[p]), q) * above
     d = (x - b) / t if t > 0.0 else 0.0
     return x, _least_so_far(state.split, d, state.low[p])
@@ -276,7 +271,7 @@ def scan(state, start, stop):
     order, v, s, bounds, splits = state.order, state.v, state.s, state.bound, state.split
     for p in range(np.uint64(start), np.uint64(stop)):
         state.entered[p] = 0
-        if p > np.uint64(0) and not state.entered[state.parent[p]]:
+        if p > ZERO and not state.entered[state.parent[p]]:
             continue
         _, d = _give(state, p)
         state.d[p] = d
@@ -285,7 +280,7 @@ def scan(state, start, stop):
         state.entered[p] = 1
         first, last = np.uint64(state.first_leaf[p]), np.uint64(state.first_leaf[p + ONE])
         split = _is_split(splits, p)
-        rest = state.inner_t[p] + (0.0 if split else _variance(s, p))
+        rest = state.inner_t[p] + (0.0 if split else variance_of(s, p))
         t, b, tau = state.leaf_t[p], state.leaf_b[p], state.leaf_tau[p]
         if not d < tau:
             continue
@@ -342,15 +337,15 @@ def _is_whole(x):
 def least_sums(parent, order, v, s, least, lost, size, fractional, tolerance, whole_below):
     """The least value of each node: its exactly known value, else the sum of its children's.
 
-    Returns the last position that is known exactly to be less than that, or -1. Sums may be rounded
-    by `tolerance`, relative to `size`, the sum of the absolute values of their summands. If all of
-    these are whole and their sum is below `whole_below`, nothing is rounded. `least` holds the
-    bounds of the leaves and zeros elsewhere on entry; `lost` (what rounding took from the sums),
-    `size` and `fractional` hold zeros.
+    Returns the last position whose exactly known value is less than its children's sum, or -1. Sums
+    may be rounded by `tolerance`, relative to `size`, the sum of the absolute values of their
+    summands. If all summands are whole and `size` is below `whole_below`, nothing is rounded. On
+    entry `least` holds the bounds of the leaves and zeros elsewhere, and `lost` (the rounding
+    errors of the sums), `size` and `fractional` hold zeros.
     """
     bad = -1
     r = np.uint64(parent.size)
-    while r > np.uint64(0):
+    while r > ZERO:
         r -= ONE
         low = total_of(least[r], lost[r])
         of_one = s[r] == 0.0 or size[r] == 0.0
@@ -360,7 +355,7 @@ def least_sums(parent, order, v, s, least, lost, size, fractional, tolerance, wh
             if low - x > (0.0 if is_exact else tolerance * size[r]):
                 bad = np.int64(r)
             low = x
-        if r > np.uint64(0):
+        if r > ZERO:
             p = parent[r]
             least[p], lost[p] = add(least[p], lost[p], low)
             if low > -np.inf:

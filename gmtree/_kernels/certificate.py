@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gmtree._kernels._jit import helper, inlined, kernel
-from gmtree._kernels._shared import ONE, at
+from gmtree._kernels._shared import ONE, ZERO, at, lower_of, upper_of, variance_of
 
 
 class Ways(NamedTuple):
@@ -32,7 +32,7 @@ class Ways(NamedTuple):
 @inlined
 def _own(s, r, difference):
     """(slope, stiffness) of the measurement at position r."""
-    variance = 1.0 if s is None else s[r]
+    variance = variance_of(s, r)
     if variance == 0.0 or variance == np.inf:
         return 0.0, np.inf if variance == 0.0 else 0.0
     return difference / variance, 1.0 / variance
@@ -92,11 +92,10 @@ def largest_gain(parent, order, v, s, lower, upper, x, near, giving, taking):
     n_internal = np.uint64(giving.slope.size)
     largest = 0.0
     r = np.uint64(parent.size)
-    while r > np.uint64(0):
+    while r > ZERO:
         r -= ONE
         i = at(order, r)
-        low = -np.inf if lower is None else np.float64(lower[i])
-        high = np.inf if upper is None else np.float64(upper[i])
+        low, high = np.float64(lower_of(lower, i)), np.float64(upper_of(upper, i))
         largest = _larger(largest, max(low - x[i], x[i] - high))
         slope, stiffness = _own(s, r, x[i] - v[i])
         if stiffness == np.inf:
@@ -104,7 +103,7 @@ def largest_gain(parent, order, v, s, lower, upper, x, near, giving, taking):
         can_give, can_take = x[i] - low > near, high - x[i] > near
         giver = _lengthened(giving, r, n_internal, slope, stiffness, can_give, can_take)
         taker = _lengthened(taking, r, n_internal, slope, stiffness, can_take, can_give)
-        if r == np.uint64(0):
+        if r == ZERO:
             largest = _larger(largest, _gain(giver, (0.0, 0.0, 3)))
             return _larger(largest, _gain((0.0, 0.0, 3), taker))
         p = np.uint64(parent[r])

@@ -9,12 +9,12 @@ cumulant of the noise of each measurement. If it is None, all of these cumulants
 are 1.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from gmtree._kernels._jit import helper, kernel
-from gmtree._kernels._shared import ONE, at, share, weights
+from gmtree._kernels._shared import ONE, ZERO, at, share, weights
 
 
 @helper
@@ -42,14 +42,14 @@ def collect(parent, s, t, kappa, below, inside, start, stop):
             g, h, _ = weights(s, t, r)
             z = _fourth(g) * z + _fourth(h) * inside[r]
         below[r] = z
-        if r > np.uint64(0):
+        if r > ZERO:
             inside[parent[r]] += z
 
 
 @kernel
 def spread_root(s, t, kappa, lean, outside):
     """lean = h and outside = g^4 kappa at the root."""
-    r = np.uint64(0)
+    r = ZERO
     g, h, _ = weights(s, t, r)
     lean[r] = h
     outside[r] = _fourth(g) * _noise(kappa, r)
@@ -103,18 +103,18 @@ class Climb(NamedTuple):
     sums of k and of Z along these lists.
     """
 
-    parent: Any
-    order: Any
-    rank: Any
-    q: Any
-    s: Any
-    t: Any
-    kappa: Any
-    below: Any
-    start: Any
-    place: Any
-    shares: Any
-    fourths: Any
+    parent: np.ndarray
+    order: np.ndarray | None
+    rank: np.ndarray | None
+    q: np.ndarray | None
+    s: np.ndarray | None
+    t: np.ndarray
+    kappa: np.ndarray | None
+    below: np.ndarray
+    start: np.ndarray
+    place: np.ndarray
+    shares: np.ndarray
+    fourths: np.ndarray
 
 
 @kernel
@@ -138,7 +138,7 @@ def _beside(sums, tree, i, c, left, right):
 
 @helper
 def _step_up(tree, c, weight, left, right):
-    """W of the parent, where siblings left and right of c have weights `left` and `right`."""
+    """W of the parent, if siblings left and right of c have the weights `left` and `right`."""
     r = at(tree.rank, c)
     p = np.uint64(tree.parent[r])
     own = weight * share(tree.q, tree.s, tree.t, r, p)
@@ -147,7 +147,7 @@ def _step_up(tree, c, weight, left, right):
 
 @helper
 def _own(tree, i, e, w):
-    """Fourth cumulant of the noise of node i if z_i has weight e, and the weight passed below."""
+    """Fourth cumulant of the noise of node i if z_i has weight e, and ``h e - w`` for below."""
     r = at(tree.rank, i)
     g, h, _ = weights(tree.s, tree.t, r)
     return _fourth(g * e) * _noise(tree.kappa, r), h * e - w
@@ -158,7 +158,7 @@ def _descend(tree, i, e, w, path, weight, size, left, right):
     """Fourth cumulants of the nodes beside a path down from i, and the weight e at its end."""
     total = 0.0
     j = size
-    while j > np.uint64(0):
+    while j > ZERO:
         j -= ONE
         c = np.uint64(path[j])
         fourth, base = _own(tree, i, e, w)
@@ -183,7 +183,7 @@ def range_fourths(tree, leaves, ranges, path, weight, out):
     the first and the last leaf up to below their meeting point, and the path from there up to below
     the root.
     """
-    none = np.uint64(0)
+    none = ZERO
     for m in range(np.uint64(out.size)):
         a = np.uint64(leaves[ranges[m, 0]])
         b = np.uint64(leaves[ranges[m, 1] - 1])
@@ -224,9 +224,9 @@ def range_fourths(tree, leaves, ranges, path, weight, out):
         a = np.uint64(path[0, n_a - ONE])
         b = np.uint64(path[1, n_b - ONE])
         fourth, base = _own(tree, i, e, w)
-        out_in = _fourth(base)
-        total += fourth + _beside(tree.fourths, tree, i, a, out_in, 0.0)
-        total += _beside(tree.fourths, tree, i, b, 0.0, out_in)
+        outside = _fourth(base)
+        total += fourth + _beside(tree.fourths, tree, i, a, outside, 0.0)
+        total += _beside(tree.fourths, tree, i, b, 0.0, outside)
         between = _stretch(tree.fourths, tree.start[i], tree.place[a] + ONE, tree.place[b])
         total += _fourth(base + 1.0) * between
         for side in range(2):

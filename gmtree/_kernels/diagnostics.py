@@ -11,7 +11,7 @@ q over its siblings.
 import numpy as np
 
 from gmtree._kernels._jit import inlined, kernel
-from gmtree._kernels._shared import ONE, at, combine, known
+from gmtree._kernels._shared import ONE, ZERO, at, combine, known, variance_of
 
 
 @inlined
@@ -38,10 +38,10 @@ def leave_one_out(
     """
     for r in range(np.uint64(parent.size)):
         i = at(order, r)
-        own = 1.0 if s is None else s[r]
+        own = variance_of(s, r)
         x = v[i]
-        y, a, level = 0.0, np.inf, np.uint64(0)
-        if r > np.uint64(0):
+        y, a, level = 0.0, np.inf, ZERO
+        if r > ZERO:
             p = parent[r]
             level = depth[p] + ONE
             below = known(s, t, r)

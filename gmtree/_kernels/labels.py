@@ -3,6 +3,7 @@
 import numpy as np
 
 from gmtree._kernels._jit import helper, kernel
+from gmtree._kernels._shared import ONE
 
 
 @kernel
@@ -28,7 +29,7 @@ def factorize(keys, hashes, table, codes, first):
             if _are_equal(keys, first[code], k):
                 codes[k] = code
                 break
-            slot = (slot + np.uint64(1)) & mask
+            slot = (slot + ONE) & mask
     return distinct
 
 

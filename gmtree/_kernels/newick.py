@@ -21,6 +21,60 @@ def _is_special(c):
     return c in (OPEN, CLOSE, COMMA, COLON, SEMICOLON, QUOTE, BRACKET) or _is_blank(c)
 
 
+@inlined
+def _after_comment(text, k):
+    """The place after the comment that begins at k, or -1 if it has no end; comments may nest."""
+    depth = 0
+    while k < text.size:
+        depth += text[k] == BRACKET
+        depth -= text[k] == UNBRACKET
+        k += 1
+        if depth == 0:
+            return k
+    return -1
+
+
+@inlined
+def _after_blanks(text, k):
+    """The first place from k on that is neither blank nor in a comment, or the end of the text.
+
+    If a comment has no end, the result is ``-1 - j`` for the place j at which it begins.
+    """
+    while k < text.size:
+        if _is_blank(text[k]):
+            k += 1
+        elif text[k] == BRACKET:
+            end = _after_comment(text, k)
+            if end < 0:
+                return -1 - k
+            k = end
+        else:
+            break
+    return k
+
+
+@inlined
+def _after_word(text, k):
+    """The place after the characters from k on that have no meaning in Newick text."""
+    while k < text.size and not _is_special(text[k]):
+        k += 1
+    return k
+
+
+@inlined
+def _after_quotes(text, k):
+    """The place after the quoted name that begins at k, or -1; two quotes stand for one in it."""
+    k += 1
+    while k < text.size:
+        if text[k] != QUOTE:
+            k += 1
+        elif k + 1 < text.size and text[k + 1] == QUOTE:
+            k += 2
+        else:
+            return k + 1
+    return -1
+
+
 @kernel
 def count_nodes(text):
     """An upper bound of the number of nodes: 1 plus the number of commas and of "("."""
@@ -42,23 +96,17 @@ def parse(text, parent, start, stop, place, number):
     Returns the number of nodes, or the code of an error, and the place of the error in the text.
     """
     n, k, size = 1, 0, text.size
-    node = np.int64(0)  # The current node, or -1 if it has not begun yet.
+    node = np.int64(0)
+    # Whether the current node has a name, and whether it has children.
     named, below = False, False
-    while k < size:
+    while True:
+        k = _after_blanks(text, k)
+        if k < 0:
+            return COMMENT, -1 - k
+        if k == size:
+            return NO_END, k
         c = text[k]
-        if _is_blank(c):
-            k += 1
-        elif c == BRACKET:
-            depth, begin = 0, k
-            while k < size:
-                depth += text[k] == BRACKET
-                depth -= text[k] == UNBRACKET
-                k += 1
-                if depth == 0:
-                    break
-            if depth > 0:
-                return COMMENT, begin
-        elif c == OPEN:
+        if c == OPEN:
             if named or below or place[2 * node + 1] > 0:
                 return TWO_NAMES, k
             parent[n] = node
@@ -69,40 +117,28 @@ def parse(text, parent, start, stop, place, number):
             above = parent[node]
             if above < 0:
                 return UNBALANCED, k
+            node = np.int64(above)
             if c == COMMA:
                 parent[n] = above
                 node = n
                 n += 1
-                named = below = False
-            else:
-                node = np.int64(above)
-                named, below = False, True
+            named, below = False, c == CLOSE
             k += 1
         elif c == SEMICOLON:
             if parent[node] >= 0:
                 return UNCLOSED, k
-            k += 1
-            # Blanks and comments may follow.
-            while k < size:
-                if text[k] == BRACKET:
-                    while k < size and text[k] != UNBRACKET:
-                        k += 1
-                elif not _is_blank(text[k]):
-                    return MORE, k
-                k += 1
-            return n, k
+            k = _after_blanks(text, k + 1)
+            if k < 0:
+                return COMMENT, -1 - k
+            return n if k == size else MORE, k
         elif c == COLON:
-            k += 1
-            while k < size and (_is_blank(text[k]) or text[k] == BRACKET):
-                if text[k] == BRACKET:
-                    while k < size and text[k] != UNBRACKET:
-                        k += 1
-                k += 1
-            if place[2 * node + 1] > 0 or k >= size or _is_special(text[k]):
+            k = _after_blanks(text, k + 1)
+            if k < 0:
+                return COMMENT, -1 - k
+            if place[2 * node + 1] > 0 or k == size or _is_special(text[k]):
                 return NO_LENGTH, k
             place[2 * node] = k
-            while k < size and not _is_special(text[k]):
-                k += 1
+            k = _after_word(text, k)
             place[2 * node + 1] = k
             number[node] = _number(text, place[2 * node], k)
         else:
@@ -110,23 +146,10 @@ def parse(text, parent, start, stop, place, number):
                 return TWO_NAMES, k
             named = True
             start[node] = k
-            if c == QUOTE:
-                k += 1
-                while k < size:
-                    if text[k] == QUOTE:
-                        if k + 1 < size and text[k + 1] == QUOTE:
-                            k += 1
-                        else:
-                            break
-                    k += 1
-                if k >= size:
-                    return QUOTED, start[node]
-                k += 1
-            else:
-                while k < size and not _is_special(text[k]):
-                    k += 1
+            k = _after_quotes(text, k) if c == QUOTE else _after_word(text, k)
+            if k < 0:
+                return QUOTED, start[node]
             stop[node] = k
-    return NO_END, k
 
 
 @inlined

@@ -8,7 +8,7 @@ kernels, in which -1 becomes the largest number.
 import numpy as np
 
 from gmtree._kernels._jit import inlined, kernel
-from gmtree._kernels._shared import ONE
+from gmtree._kernels._shared import ONE, ZERO
 
 
 @kernel
@@ -91,8 +91,8 @@ def place_buckets(parent, is_internal, shift, place):
         p = np.uint64(parent[i])
         if p < n:
             place[is_internal[i], p >> shift] += ONE
-    total = np.uint64(0)
-    leaves = np.uint64(0)
+    total = ZERO
+    leaves = ZERO
     for k in range(np.uint64(2)):
         leaves = total
         for bucket in range(np.uint64(place.shape[1])):
@@ -123,7 +123,7 @@ def fill_buckets(parent, is_internal, shift, place, pair):
 @inlined
 def _start(end, i):
     """Where the children of i begin in a list of `group_pairs`."""
-    return np.uint64(end[i - ONE]) if i > 0 else np.uint64(0)
+    return np.uint64(end[i - ONE]) if i > 0 else ZERO
 
 
 @kernel
@@ -158,7 +158,7 @@ def group_internal(parent, is_internal, end, child):
 
 @inlined
 def _counts_to_starts(end):
-    total = np.uint64(0)
+    total = ZERO
     for p in range(np.uint64(end.size)):
         count = np.uint64(end[p])
         end[p] = total
@@ -186,14 +186,14 @@ def heights_any_order(parent, is_internal, end, pending, queue, height):
     nodes on cycles, which have pending > 0.
     """
     n = np.uint64(parent.size)
-    tail = np.uint64(0)
+    tail = ZERO
     for i in range(n):
         pending[i] = end[i] - _start(end, i)
         if is_internal[i] and pending[i] == 0:
             queue[tail] = i
             height[i] = 2
             tail += ONE
-    head = np.uint64(0)
+    head = ZERO
     while head < tail:
         i = queue[head]
         head += ONE
@@ -210,7 +210,7 @@ def heights_any_order(parent, is_internal, end, pending, queue, height):
 
 @kernel
 def count_heights(height, sizes):
-    """sizes[h] = number of nodes of height h, which is 0 for leaves."""
+    """sizes[h] = number of nodes of height h; here leaves have the height 0."""
     for i in range(height.size):
         sizes[height[i]] += 1
 
@@ -241,21 +241,21 @@ def order_by_number(parent, is_internal, position, family, order, position_paren
     Returns 0 if the positions of parents ascend, else the largest number of internal children of
     any node. `family` holds zeros on entry.
     """
-    r = np.uint64(0)
+    r = ZERO
     ascending = True
-    largest = np.uint64(0)
+    largest = ZERO
     for i in range(np.uint64(parent.size)):
         if is_internal[i]:
             order[r] = i
             position[i] = r
-            if r > np.uint64(0):
+            if r > ZERO:
                 p = position[parent[i]]
                 position_parent[r] = p
                 ascending &= r == ONE or p >= position_parent[r - ONE]
                 family[p] += ONE
                 largest = max(largest, np.uint64(family[p]))
             r += ONE
-    return np.uint64(0) if ascending else largest
+    return ZERO if ascending else largest
 
 
 @kernel
@@ -322,51 +322,47 @@ def invert(order, rank):
 @kernel
 def leaves_left_to_right(root, start, child, stack, leaves):
     """Leaves in depth-first order, siblings by ascending number; `stack` is work space."""
-    one = np.uint64(1)
     stack[0] = root
-    top = one
-    found = np.uint64(0)
-    while top > np.uint64(0):
-        top -= one
+    top, found = ONE, ZERO
+    while top > ZERO:
+        top -= ONE
         i = stack[top]
-        first, k = np.uint64(start[i]), np.uint64(start[i + one])
+        first, k = np.uint64(start[i]), np.uint64(start[i + ONE])
         if first == k:
             leaves[found] = i
-            found += one
+            found += ONE
         while k > first:
-            k -= one
+            k -= ONE
             stack[top] = child[k]
-            top += one
+            top += ONE
 
 
 @kernel
 def depth_first(root, start, child, stack, number):
     """number[i] = how many nodes a depth-first walk meets before i; `stack` is work space."""
-    one = np.uint64(1)
     stack[0] = root
-    top = one
-    found = np.uint64(0)
-    while top > np.uint64(0):
-        top -= one
+    top, found = ONE, ZERO
+    while top > ZERO:
+        top -= ONE
         i = stack[top]
         number[i] = found
-        found += one
-        first, k = np.uint64(start[i]), np.uint64(start[i + one])
+        found += ONE
+        first, k = np.uint64(start[i]), np.uint64(start[i + ONE])
         while k > first:
-            k -= one
+            k -= ONE
             stack[top] = child[k]
-            top += one
+            top += ONE
 
 
 @kernel
 def descendants(start, child, found):
     """Append the children of each node found so far, until `found` is full; found[0] is given."""
-    end = np.uint64(1)
+    end = ONE
     for k in range(np.uint64(found.size)):
         i = found[k]
-        for s in range(start[i], start[i + np.uint64(1)]):
+        for s in range(start[i], start[i + ONE]):
             found[end] = child[s]
-            end += np.uint64(1)
+            end += ONE
 
 
 @kernel
@@ -397,7 +393,7 @@ def first_repeat(codes, seen):
 
 
 @kernel
-def count_leaves(parent, n_internal, first):
+def first_leaves(parent, n_internal, first):
     """first[p] = position of the first leaf of p; leaves of one parent are consecutive."""
     place = n_internal
     for p in range(n_internal):

@@ -9,7 +9,7 @@ large as that of the head, so a walk to the root changes paths at most log2(n) t
 import numpy as np
 
 from gmtree._kernels._jit import inlined, kernel
-from gmtree._kernels._shared import ONE, at
+from gmtree._kernels._shared import ONE, ZERO, at
 
 
 @kernel
@@ -102,7 +102,7 @@ def all_pairs(place, branch, row, value, end, out, start, stop):
             out[i, at(row, m)] = _entry(value, end, low, k, m)
         low = place[k]
         m = k
-        while m > np.uint64(0):
+        while m > ZERO:
             m -= ONE
             low = min(low, branch[m])
             out[i, at(row, m)] = _entry(value, end, low, k, m)

@@ -36,6 +36,7 @@ import numpy as np
 from gmtree._kernels._jit import helper, inlined, kernel
 from gmtree._kernels._shared import (
     ONE,
+    ZERO,
     add,
     append_entry,
     at,
@@ -48,7 +49,6 @@ from gmtree._kernels._shared import (
     variance_of,
 )
 
-ZERO = np.uint64(0)
 # Stretches of this many entries are sorted by insertion, which is faster than merging.
 SHORT = np.uint64(16)
 FAR = 1e200
@@ -102,7 +102,7 @@ def _run(a, k, stop):
 
 @helper
 def _merge_pairs(a, k, stop, b, m):
-    """Merge each two runs of ascending entries of `a` into one of `b`; how many there are then."""
+    """Merge runs of ascending entries of `a` in pairs into `b`; returns how many runs `b` has."""
     runs = 0
     while k < stop:
         middle = other = _run(a, k, stop)
@@ -284,7 +284,7 @@ def _sheared(slope, variance):
 def _price(lam, x, value, variance):
     """The price of p at which its children have the price `lam` and the sum x.
 
-    Larger prices than `FAR` are never reached.
+    Prices are cut off at `FAR`, since larger ones are never reached.
     """
     return lam if variance == np.inf else min(max(lam + (x - value) / variance, -FAR), FAR)
 
@@ -448,7 +448,7 @@ def merge(state, start, stop):
 
 @kernel
 def settle_root(state):
-    """The price of the root is 0."""
+    """Settle the entries of the root, whose price is 0."""
     first = np.uint64(state.first[0])
     _settle_at_zero(state, first, first + np.uint64(state.size[0]))
 

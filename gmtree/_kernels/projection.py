@@ -9,8 +9,8 @@ final value and ``b_i`` is shared among its children in proportion to their ``q_
 Arrays ``t`` and ``b`` are by position of internal nodes, ``s`` by position of all nodes, and
 ``v`` and ``out`` in the caller's numbering. If all variances are equal, ``s`` is None and they
 count as one. If nothing is known of some node from below, its q and its parent's t are infinite.
-Only in this case there is an array ``q``, by position of all nodes. In such families it holds the
-fraction that each child takes, and in other families the q from above.
+Only in this case there is an array ``q``, by position of all nodes. In families with such a node it
+holds the fraction that each child takes, and in all other families ``q_i``.
 
 If all variances are equal, ``inverse`` holds 1 / (1 + t), so that the sweeps need not divide, and
 ``t`` may be None. Otherwise ``inverse`` is not read.
@@ -24,6 +24,7 @@ import numpy as np
 from gmtree._kernels._jit import helper, inlined, kernel
 from gmtree._kernels._shared import (
     ONE,
+    ZERO,
     add,
     at,
     first_new_parent,
@@ -154,11 +155,11 @@ def count_undetermined(parent, s, t, count):
 
 @kernel
 def split_evenly(parent, s, t, count, q):
-    """q_c = 1 / count_p for undetermined children c, and 0 for their other siblings.
+    """q_c = 1 / count_p for undetermined children c, and 0 for their determined siblings.
 
     This is the limit of large equal variances. Without undetermined children, q is unchanged.
     """
-    q[0] = known(s, t, np.uint64(0))
+    q[0] = known(s, t, ZERO)
     for r in range(ONE, np.uint64(parent.size)):
         p = parent[r]
         q[r] = known(s, t, r)
@@ -311,7 +312,7 @@ def up_inner(parent, order, s, t, inverse, v, b, start, stop):
 @kernel
 def root(order, s, t, inverse, v, b, out, largest, seen):
     """x_root = z_root, then d_root in place of b_root."""
-    r = np.uint64(0)
+    r = ZERO
     i = at(order, r)
     if v.ndim == 1:
         x, b[r] = _value(v[i], b[r], 0.0, None, s, t, inverse, r)

@@ -10,17 +10,17 @@ their children.
 import numpy as np
 
 from gmtree._kernels._jit import helper, kernel
-from gmtree._kernels._shared import at
+from gmtree._kernels._shared import ONE, at
 
 
 @helper
 def _child_in(child, s):
-    return np.uint64(s + np.uint64(1)) if child is None else np.uint64(child[s])
+    return np.uint64(s + ONE) if child is None else np.uint64(child[s])
 
 
 @helper
 def _place_of(place, i):
-    return np.uint64(i - np.uint64(1)) if place is None else np.uint64(place[i])
+    return np.uint64(i - ONE) if place is None else np.uint64(place[i])
 
 
 @helper
@@ -44,9 +44,9 @@ def _add_places(child, v, prefix, first, lo, hi, out, k):
             for s in range(lo, hi):
                 out[k, j] += v[_child_in(child, s), j]
         else:
-            total = prefix[hi - np.uint64(1), j]
+            total = prefix[hi - ONE, j]
             if lo > first:
-                total -= prefix[lo - np.uint64(1), j]
+                total -= prefix[lo - ONE, j]
             out[k, j] += total
 
 
@@ -55,12 +55,12 @@ def family_prefix(start, child, v, prefix):
     """prefix_s = v of the node at place s + prefix_(s-1), with a new sum in each family."""
     for p in range(np.uint64(start.size - 1)):
         first = np.uint64(start[p])
-        for s in range(first, np.uint64(start[p + np.uint64(1)])):
+        for s in range(first, np.uint64(start[p + ONE])):
             i = _child_in(child, s)
             for j in range(prefix.shape[1]):
                 prefix[s, j] = v[i, j]
                 if s > first:
-                    prefix[s, j] += prefix[s - np.uint64(1), j]
+                    prefix[s, j] += prefix[s - ONE, j]
 
 
 @kernel
@@ -74,14 +74,13 @@ def cover_sums(
     further left, it is added, and from then on the siblings to its right are added at each step. If
     `prefix` is None, siblings are added one by one.
     """
-    one = np.uint64(1)
     for k in range(np.uint64(begin), np.uint64(end)):
         for j in range(out.shape[1]):
             out[k, j] = 0
         a, b = ranges[k, 0], ranges[k, 1]
         if a == b:
             continue
-        left, right = _leaf_at(leaves, n_inner, a), _leaf_at(leaves, n_inner, b - one)
+        left, right = _leaf_at(leaves, n_inner, a), _leaf_at(leaves, n_inner, b - ONE)
         left_whole = right_whole = True
         top = left
         if left != right:
@@ -94,31 +93,31 @@ def cover_sums(
                         left_whole = False
                         _add_node(v, left, out, k)
                     if not left_whole:
-                        last = np.uint64(start[p + one])
-                        _add_places(child, v, prefix, first, s + one, last, out, k)
+                        last = np.uint64(start[p + ONE])
+                        _add_places(child, v, prefix, first, s + ONE, last, out, k)
                     left, p = p, np.uint64(parent[p])
                 else:
                     first, s = np.uint64(start[q]), _place_of(place, right)
-                    if right_whole and s + one < np.uint64(start[q + one]):
+                    if right_whole and s + ONE < np.uint64(start[q + ONE]):
                         right_whole = False
                         _add_node(v, right, out, k)
                     if not right_whole:
                         _add_places(child, v, prefix, first, first, s, out, k)
                     right, q = q, np.uint64(parent[q])
-            first, last = np.uint64(start[p]), np.uint64(start[p + one])
+            first, last = np.uint64(start[p]), np.uint64(start[p + ONE])
             s, t = _place_of(place, left), _place_of(place, right)
             top = p
-            if not (left_whole and right_whole and s == first and t + one == last):
+            if not (left_whole and right_whole and s == first and t + ONE == last):
                 if left_whole:
                     _add_node(v, left, out, k)
                 if right_whole:
                     _add_node(v, right, out, k)
-                _add_places(child, v, prefix, first, s + one, t, out, k)
+                _add_places(child, v, prefix, first, s + ONE, t, out, k)
                 continue
         # A single node covers the range. If it is an only child, its parent covers the range, too.
         while top != root:
             p = np.uint64(parent[top])
-            if np.uint64(start[p + one]) - np.uint64(start[p]) > one:
+            if np.uint64(start[p + ONE]) - np.uint64(start[p]) > ONE:
                 break
             top = p
         _add_node(v, top, out, k)

@@ -7,10 +7,7 @@ by the caller's nodes, or None.
 import numpy as np
 
 from gmtree._kernels._jit import helper, inlined, kernel
-from gmtree._kernels._shared import ONE, add, at, lower_of, total_of, upper_of, variance_of
-
-ZERO = np.uint64(0)
-
+from gmtree._kernels._shared import ONE, ZERO, add, at, lower_of, total_of, upper_of, variance_of
 
 # --------------------------------------------------------------------------- room for the entries
 
@@ -105,9 +102,9 @@ def find_infeasible(
 
 @kernel
 def find_reach(problem, s, t, x, base, least, most):
-    """Range of an undetermined internal node, and its value if its parent gives it nothing.
+    """Ranges of undetermined internal nodes, and their values if their parents give them nothing.
 
-    Its determined children already have their final values. Children before parents.
+    Their determined children already have their final values. Children come before parents.
     """
     order, first_leaf, first_inner, inner, lower, upper = problem
     p = np.uint64(t.size)

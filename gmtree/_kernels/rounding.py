@@ -14,7 +14,7 @@ does not decide ties.
 import numpy as np
 
 from gmtree._kernels._jit import helper, inlined, kernel
-from gmtree._kernels._shared import ONE, at
+from gmtree._kernels._shared import ONE, ZERO, at
 
 
 @kernel
@@ -25,7 +25,7 @@ def ranges(order, first_leaf, first_inner, inner, x, out, room):
     """
     bad = -1
     p = np.uint64(first_leaf.size - 1)
-    while p > np.uint64(0):
+    while p > ZERO:
         p -= ONE
         total = 0
         extra = 0
@@ -134,9 +134,9 @@ def _offer(fraction, node, size, wanted, f, i):
 
 
 @helper
-def _bucket(f, buckets):
-    """The index of the part that contains a fraction, if [0, 1] is divided into equal parts."""
-    return min((f * buckets) >> 30, buckets - 1)
+def _bin_of(f, bins):
+    """The bin that contains the fraction f, if [0, 1] is divided into equal bins."""
+    return min((f * bins) >> 30, bins - 1)
 
 
 @kernel
@@ -157,25 +157,25 @@ def round_largest(order, first_leaf, first_inner, inner, x, out, room, counts, f
             c = _child(first_leaf, first_inner, inner, p, m)
             i = at(order, c)
             if room[c] and wanted < takers:
-                counts[_bucket(_fraction(x[i], out[i]), takers)] += 1
-        # From the top, all children of these bins get a unit; `left` units remain for the next bin.
-        part = takers - 1
+                counts[_bin_of(_fraction(x[i], out[i]), takers)] += 1
+        # All children above the bin `split` get a unit, and `left` units remain for this bin.
+        split = takers - 1
         left = wanted
-        while wanted < takers and counts[part] <= left:
-            left -= counts[part]
-            part -= 1
+        while wanted < takers and counts[split] <= left:
+            left -= counts[split]
+            split -= 1
         if wanted == takers:
-            part = -1
+            split = -1
         best = np.int64(0)
         for m in range(size):
             c = _child(first_leaf, first_inner, inner, p, m)
             i = at(order, c)
             if room[c]:
                 f = _fraction(x[i], out[i])
-                b = _bucket(f, takers)
-                if b > part:
+                b = _bin_of(f, takers)
+                if b > split:
                     out[i] += 1
-                elif b == part and left > 0:
+                elif b == split and left > 0:
                     best = _offer(fraction, node, best, left, f, np.int64(i))
         for m in range(best):
             out[node[m]] += 1

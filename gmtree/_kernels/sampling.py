@@ -8,9 +8,7 @@ endless stream of words.
 import numpy as np
 
 from gmtree._kernels._jit import helper, kernel
-
-ONE = np.uint64(1)
-ZERO = np.uint64(0)
+from gmtree._kernels._shared import ONE, ZERO
 
 
 @helper

@@ -78,7 +78,7 @@ def _start_sums(total, v, out, order, p, stop):
 
 @inlined
 def _take_leaf(order, node, edge, v, out, r):
-    """Write z_i = v_i / w_i of the leaf at position r; returns e_i z_i, its part of the parent."""
+    """z_i = v_i / w_i of the leaf at position r; returns e_i z_i, which its parent's sum gets."""
     i = at(order, r)
     z = _over(v[i], node, r)
     out[i] = z
@@ -89,9 +89,9 @@ def _take_leaf(order, node, edge, v, out, r):
 def accumulate_leaves(parent, order, node, edge, v, out, total, n_inner, start, stop):
     """z_i = v_i / w_i at leaves, added as e_i z_i to the parent. `out` may be `v`.
 
-    Parents of leaves ascend. Their sums, and those of the internal nodes without leaves between
-    them, are initialised a stretch at a time, while they are in the cache. They may hold anything
-    on entry.
+    Parents of leaves ascend. The kernel initialises their sums, and those of the internal nodes
+    without leaves between them, one stretch at a time, while they are in the cache. On entry the
+    sums may hold anything.
     """
     start, stop = np.uint64(start), np.uint64(stop)
     new = first_new_parent(parent, n_inner, start)
@@ -139,11 +139,12 @@ def accumulate_leaf_families(parent, order, node, edge, v, out, total, n_inner, 
 def accumulate(parent, order, node, edge, v, out, total, start, stop):
     """z_i = (v_i + sum of e_c z_c) / w_i, children before parents. `out` may be `v`.
 
-    The sum is in `total`; if that is None, `out` holds v_i plus the sum. Leaves are done before.
+    The sum is in `total`; if that is None, `out` holds v_i plus the sum. `accumulate_leaves` has
+    added the leaves already.
     """
     r = np.uint64(stop)
     while r > np.uint64(start):
-        r -= np.uint64(1)
+        r -= ONE
         i, p = at(order, r), parent[r]
         if v.ndim == 1:
             z = _over(out[i] if total is None else v[i] + total[r], node, r)

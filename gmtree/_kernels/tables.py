@@ -19,9 +19,8 @@ the same axes make up one block.
 import numpy as np
 
 from gmtree._kernels._jit import inlined, kernel
-from gmtree._kernels._shared import at, share, weights
+from gmtree._kernels._shared import ONE, ZERO, at, share, weights
 
-ONE = np.uint64(1)
 # Largest difference between equal numbers that rounding can cause, relative to the largest number
 # of a row.
 ROUNDING = 1e-14
@@ -63,7 +62,7 @@ def _to_contrasts(lengths, work, size):
     for a in range(lengths.size - 1, -1, -1):
         k = np.uint64(lengths[a])
         over = 1.0 / np.float64(k)
-        for base in range(np.uint64(0), np.uint64(size), k * inner):
+        for base in range(ZERO, np.uint64(size), k * inner):
             if inner == ONE:
                 work[base] = _sum(work, base, base + k)
                 mean = work[base] * over
@@ -86,7 +85,7 @@ def _from_contrasts(lengths, work, size):
     for a in range(lengths.size - 1, -1, -1):
         k = np.uint64(lengths[a])
         over = 1.0 / np.float64(k)
-        for base in range(np.uint64(0), np.uint64(size), k * inner):
+        for base in range(ZERO, np.uint64(size), k * inner):
             if inner == ONE:
                 mean = work[base] * over
                 for j in range(base + ONE, base + k):
@@ -121,7 +120,7 @@ def take(y, lengths, precision, query, block, source, factor, begins, before, s,
             for c in range(size):
                 work[c] = y[i, c]
             _to_contrasts(lengths, work, size)
-        place = np.uint64(0)
+        place = ZERO
         for k in range(block.size):
             low, high = np.uint64(first[block[k]]), np.uint64(first[block[k] + 1])
             part = own * factor[k] * s[i, block[k]] if own > 0.0 else 0.0
@@ -185,7 +184,7 @@ def _down_row(r, i, p, gain, carry, part, first, x, b):
 def down(parent, order, gain, carry, part, first, x, b, start, stop):
     """x_r = z_r + share_r b_parent, then b_r = x_r - b_r; parents before children."""
     for r in range(np.uint64(start), np.uint64(stop)):
-        p = np.uint64(parent[r]) if r > 0 else np.uint64(0)
+        p = np.uint64(parent[r]) if r > 0 else ZERO
         _down_row(r, at(order, r), p, gain, carry, part, first, x, b)
 
 
@@ -199,7 +198,7 @@ def down_to_cells(parent, order, gain, carry, part, first, lengths, source, x, b
     size = np.uint64(x.shape[1])
     for r in range(np.uint64(start), np.uint64(stop)):
         i = at(order, r)
-        p = np.uint64(parent[r]) if r > 0 else np.uint64(0)
+        p = np.uint64(parent[r]) if r > 0 else ZERO
         _down_row(r, i, p, gain, carry, part, first, x, b)
         for j in range(size):
             work[source[j]] = x[i, j]
@@ -297,7 +296,7 @@ def rows(parent, order, gain, carry, part, v, x, work, start, stop):
                 for lane in range(lanes):
                     work[p, lane] += g * work[r, lane] + c * work[n + r, lane]
         for r in range(n):
-            p = n + (parent[r] if r > 0 else np.uint64(0))
+            p = n + (parent[r] if r > 0 else ZERO)
             f = part[r, 0]
             if r < n_inner:
                 g, c = gain[r, 0], carry[r, 0]

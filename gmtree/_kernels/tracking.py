@@ -12,7 +12,7 @@ Positions, weights (q, s, t) and measurements v (by node) are as in `gmtree._ker
 import numpy as np
 
 from gmtree._kernels._jit import inlined, kernel
-from gmtree._kernels._shared import ONE, at, combine, share, stretch
+from gmtree._kernels._shared import ONE, ZERO, at, combine, share, stretch
 
 
 @inlined
@@ -36,7 +36,7 @@ def fill(order, s, t, start, place, v, sums):
     size = np.uint64(sums.size // 2)
     r = np.uint64(v.size)
     z = 0.0
-    while r > np.uint64(0):
+    while r > ZERO:
         r -= ONE
         i = np.uint64(at(order, r))
         if r < t.size:
@@ -46,7 +46,7 @@ def fill(order, s, t, start, place, v, sums):
                 for k in range(low, high):
                     sums[k] = sums[k + k] + sums[k + k + ONE]
         z = _estimate(start, sums, s, t, v, i, r)
-        if r > np.uint64(0):
+        if r > ZERO:
             sums[size + place[i]] = z
     return np.isfinite(z)
 
@@ -59,7 +59,7 @@ def renew(parent, order, s, t, start, place, v, sums, r):
     siblings that contain it, up to the first stretch that is not within the family.
     """
     size = np.uint64(sums.size // 2)
-    while r > np.uint64(0):
+    while r > ZERO:
         i = np.uint64(at(order, r))
         z = _estimate(start, sums, s, t, v, i, r)
         k = size + place[i]
@@ -95,7 +95,7 @@ def values_at(parent, order, rank, q, s, t, start, place, v, sums, nodes, out):
         r = np.uint64(at(rank, nodes[m]))
         constant = 0.0
         factor = 1.0
-        while r > np.uint64(0) and factor > 0.0:
+        while r > ZERO and factor > 0.0:
             p = np.uint64(parent[r])
             k = share(q, s, t, r, p)
             z = sums[size + place[at(order, r)]]

@@ -3,6 +3,7 @@
 import numpy as np
 
 from gmtree._kernels._jit import inlined, kernel
+from gmtree._kernels._shared import ONE
 
 
 @inlined
@@ -26,7 +27,7 @@ def enter(table, parent, label, distinct, key):
     for c in range(distinct):
         slot = _slot(parent[c], label[c], mask, key)
         while table[slot] >= 0:
-            slot = (slot + np.uint64(1)) & mask
+            slot = (slot + ONE) & mask
         table[slot] = c
 
 
@@ -61,7 +62,7 @@ def descend(start, above, code, table, parent, label, distinct, key):
                 break
             if parent[c] == i and label[c] == x:
                 break
-            slot = (slot + np.uint64(1)) & mask
+            slot = (slot + ONE) & mask
         last = np.int64(c)
         above[k] = c
     return code.size, distinct

@@ -8,7 +8,7 @@ q_c / t_p``, from which all variances follow. Arrays are by position, with the n
 import numpy as np
 
 from gmtree._kernels._jit import helper, inlined, kernel
-from gmtree._kernels._shared import ONE, at, known, ratio, share, stretch, weights
+from gmtree._kernels._shared import ONE, ZERO, at, known, ratio, share, stretch, weights
 
 
 @inlined
@@ -40,7 +40,7 @@ def largest_children(parent, s, t, largest, rest):
 @kernel
 def node_variances(parent, q, s, t, largest, rest, variance):
     """P_c = q_c (t_p - q_c) / t_p + k_c^2 P_p, parents before children."""
-    variance[0] = known(s, t, np.uint64(0))
+    variance[0] = known(s, t, ZERO)
     for r in range(ONE, np.uint64(parent.size)):
         p = parent[r]
         own = known(s, t, r)
@@ -65,7 +65,7 @@ def noise_upward(parent, order, s, t, noise, own, below, largest, rest):
     last three hold zeros on entry.
     """
     r = np.uint64(parent.size)
-    while r > np.uint64(0):
+    while r > ZERO:
         r -= ONE
         given = noise[at(order, r)]
         if r < np.uint64(t.size):
@@ -76,7 +76,7 @@ def noise_upward(parent, order, s, t, noise, own, below, largest, rest):
         else:
             variance = 0.0 if s is not None and s[r] == np.inf else given
         own[r] = variance
-        if r > np.uint64(0):
+        if r > ZERO:
             p = parent[r]
             below[p] += variance
             first = largest[p]
@@ -103,7 +103,7 @@ def noise_downward(
     """
     for r in range(np.uint64(parent.size)):
         keep, other, from_above = 1.0, 0.0, 0.0
-        if r > np.uint64(0):
+        if r > ZERO:
             p = parent[r]
             gain, carry, _ = weights(s, t, p)
             k = share(q, s, t, r, p)
@@ -268,7 +268,7 @@ def range_variances(parent, order, rank, s, t, start, place, sums, leaves, range
                 weight_b, spread_b = _climb(weight_b, spread_b, own_b, inside, outside)
                 b = i
         r = np.uint64(at(rank, a))
-        while r > np.uint64(0):
+        while r > ZERO:
             i = np.uint64(at(order, parent[r]))
             k = place[at(order, r)]
             others = stretch(sums, start[i], k) + stretch(sums, k + ONE, start[i + ONE])

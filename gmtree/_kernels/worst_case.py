@@ -7,26 +7,22 @@ None if no counts are exact.
 import numpy as np
 
 from gmtree._kernels._jit import kernel
-from gmtree._kernels._shared import at
-
-ONE = np.uint64(1)
-ZERO = np.uint64(0)
+from gmtree._kernels._shared import ONE, ZERO, at
 
 
 @kernel
 def worst_paths(
     parent, order, n_inner, level, loss, beside_exact, shared, exact, stop_at_exact, best, second
 ):  # fmt: skip
-    """Pair (path, pair): the largest loss of one path from the root, and of a record that moves.
+    """down_i = loss_i + max down_c, the largest loss on a path from i down to a leaf.
 
-    ``down_i = loss_i + max down_c`` is the largest loss on a path from i to a leaf below it, in
-    which loss_i is ``loss[level[i]]``, or ``beside_exact[level[i]]`` if the total is exact. If a
-    record moves between two leaves whose paths part below i, the nodes on one of the paths only
+    Here loss_i is ``loss[level[i]]``, or ``beside_exact[level[i]]`` if the count of i is exact.
+    Returns two numbers: down at the root (-1 if there is no path), and the largest loss if a record
+    moves from one leaf to another. If the paths to these leaves part below i, the nodes below i
     contribute the two largest ``down_c``, and the nodes from the root to i contribute
-    ``shared[level[i]]``. The latter is also the loss if a record stays in leaf i and changes its
+    ``shared[level[i]]``. This is also the whole loss if a record stays in leaf i and changes its
     cell. With `stop_at_exact`, paths must not contain an exact node below the point at which they
-    part. `best` and `second` have one entry per internal position and hold -1 on entry. `path` is
-    -1 if there is no path.
+    part. `best` and `second` have one entry per internal position and hold -1 on entry.
     """
     path = np.int64(-1)
     pair = np.int64(0)

@@ -26,7 +26,7 @@ class Families(NamedTuple):
         """Group children by parent; the leaves of a parent already have consecutive positions."""
         n_internal, dtype = tree.n_internal, tree.parent.dtype
         first_leaf = np.empty(n_internal + 1, dtype)
-        kernels.count_leaves(tree._position_parent, n_internal, first_leaf)
+        kernels.first_leaves(tree._position_parent, n_internal, first_leaf)
         first_inner = np.zeros(n_internal + 1, dtype)
         inner = np.empty(max(1, n_internal - 1), dtype)
         kernels.group_inner(tree._position_parent, n_internal, first_inner, inner)

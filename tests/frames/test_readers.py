@@ -102,6 +102,11 @@ def test_newick_sources(tmp_path):
     assert gm.Tree.from_newick("(,);").labels is None
 
 
+def test_newick_comments_may_be_anywhere_and_may_nest():
+    tree = gm.Tree.from_newick("[a [b] c](x[d [e] f]:[g [h] i]2,y);[j [k] l] ")
+    assert tree == gm.Tree.from_newick("(x:2,y);")
+
+
 def test_a_name_that_begins_with_a_byte_order_mark_is_kept():
     for names in (["\ufeffa"], ["\ufeff"], ["\ufeffroot", "\ufefftip"]):
         tree = gm.Tree.from_parents([-1, 0][: len(names)], labels=names)
@@ -118,6 +123,8 @@ def test_a_name_that_begins_with_a_byte_order_mark_is_kept():
         ("a,b;", "must follow a '\\(' that is still open"),
         ("(a,b)", "must end with ';'"),
         ("(a,[b);", "every comment '\\[' must be closed; see byte 3"),
+        ("(a:[1,b);", "every comment '\\[' must be closed; see byte 3"),
+        ("(a,b);[c [d]", "every comment '\\[' must be closed; see byte 6"),
         ("(a,'b);", "every quote must be closed; see byte 3"),
         ("(a b,c);", "at most one name"),
         ("(a,b)c(d,e);", "at most one name"),
