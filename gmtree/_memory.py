@@ -8,12 +8,17 @@ import os
 _USUAL_MEMORY = 8 << 30
 
 
+def of_machine() -> int | None:
+    """Bytes of memory of this machine; None if the operating system does not report it."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
 def limit() -> int:
     """Largest number of bytes that one result may take: half of the machine's memory."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    except (AttributeError, OSError, ValueError):  # The operating system does not report it.
-        return _USUAL_MEMORY // 2
+    return (of_machine() or _USUAL_MEMORY) // 2
 
 
 def refuse_large_tree(argument: str, n: int) -> None:

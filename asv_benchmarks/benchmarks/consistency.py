@@ -70,7 +70,7 @@ class Threads(Problem):
 
 
 class Bounded(Problem):
-    """Projection to non-negative numbers, and to non-negative integers."""
+    """Projection to non-negative numbers, in one and in eight columns, and to integers."""
 
     params = (SHAPES, LARGEST)
     param_names = ("shape", "nodes")
@@ -78,12 +78,18 @@ class Bounded(Problem):
     def setup(self, shape: str, nodes: int) -> None:
         super().setup(shape, nodes)
         self.whole = np.zeros(self.tree.n, np.int64)
+        self.columns = np.repeat(self.noisy[:, None], 8, axis=1)
+        self.rows = np.zeros(self.columns.shape)
         self.post = gm.Consistency(self.tree)
-        # This call compiles the kernels.
+        # These calls compile the kernels.
         self.time_integer(shape, nodes)
+        self.time_nonnegative_columns(shape, nodes)
 
     def time_nonnegative(self, shape: str, nodes: int) -> None:
         self.post.project(self.noisy, nonnegative=True, out=self.out)
+
+    def time_nonnegative_columns(self, shape: str, nodes: int) -> None:
+        self.post.project(self.columns, nonnegative=True, out=self.rows)
 
     def time_integer(self, shape: str, nodes: int) -> None:
         self.post.project(self.noisy, nonnegative=True, integer=True, out=self.whole)

@@ -43,8 +43,8 @@ class FirstCall:
 
     number = 1
 
-    def anew(self, parent: np.ndarray, use: Callable[[gm.Tree], object]) -> None:
-        # This compiles the kernels with another tree.
+    def new_tree(self, parent: np.ndarray, use: Callable[[gm.Tree], object]) -> None:
+        # This call compiles the kernels, with another tree.
         use(gm.Tree.from_parents(parent))
         self.tree = gm.Tree.from_parents(parent)
 
@@ -56,7 +56,7 @@ class Prepare(FirstCall):
     param_names = ("shape", "nodes")
 
     def setup(self, shape: str, nodes: int) -> None:
-        self.anew(make(shape, nodes).parent, lambda tree: tree.lca(0, 0))
+        self.new_tree(make(shape, nodes).parent, lambda tree: tree.lca(0, 0))
 
     def time_prepare(self, shape: str, nodes: int) -> None:
         self.tree.lca(0, 0)
@@ -79,7 +79,7 @@ class SparseMatrices(FirstCall):
     def setup(self, shape: str, nodes: int, matrix: str) -> None:
         tree = make(shape.partition(",")[0], nodes)
         self.build = BUILDERS[matrix]
-        self.anew(shuffled(tree) if shape.endswith("shuffled") else tree.parent, self.build)
+        self.new_tree(shuffled(tree) if shape.endswith("shuffled") else tree.parent, self.build)
 
     def time_build(self, shape: str, nodes: int, matrix: str) -> None:
         self.build(self.tree)

@@ -9,9 +9,10 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, TextIO
 
+from gmtree.bench.settings import DATASETS, Settings
+
 if TYPE_CHECKING:
     from gmtree.bench.report import Report
-    from gmtree.bench.settings import Settings
 
 # For each benchmark, the module with its function `run`, and the title of its report.
 BENCHMARKS = {
@@ -23,7 +24,6 @@ BENCHMARKS = {
     "forecast": ("forecast", "Forecast reconciliation compared with hierarchicalforecast"),
     "bars": ("bars", "Ratios of speed and memory, with the limits that the project sets itself"),
 }
-DATASETS = ("census2010", "nyctaxi", "syndata")
 STDOUT = "-"
 
 _LIST = "\n".join(f"  {name:8} {title}" for name, (_, title) in BENCHMARKS.items())
@@ -97,7 +97,6 @@ def run(args: argparse.Namespace) -> int:
     import json
 
     from gmtree import _validate as check
-    from gmtree.bench.settings import Settings
 
     data = {"census2010": args.census_files, "nyctaxi": args.taxi_files}
     settings = Settings(

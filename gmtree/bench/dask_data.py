@@ -86,7 +86,6 @@ class Data:
         self.nodes = {name: str(folder / name) for name in LEVELS[:-1]}
         sizes = [-(-self.leaves // below) for below in LEAVES_BELOW]
         self.n = 1 + sum(sizes) + self.leaves
-        self._made = 0
         rows = max(1000, min(_PIECE, self.leaves // 5))
         engine = Engine(client)
         engine.run("writing leaves", write_leaves, _cut(folder / "leaves", self.leaves, rows))
@@ -102,8 +101,7 @@ class Data:
         """Reconciled values on disk, removed afterwards."""
         from gmtree.dask import reconcile
 
-        self._made += 1
-        leaves, out = self.folder / "leaves", self.folder / f"out{self._made}"
+        leaves, out = self.folder / "leaves", self.folder / "out"
         try:
             yield reconcile(leaves, LEVELS, "y", nodes=self.nodes, out=out, **options)
         finally:

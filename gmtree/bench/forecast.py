@@ -40,7 +40,7 @@ def run(report: Report, settings: Settings) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         report.step("tree")
-        report.add(strict(table, leaves, times))
+        report.add(shops(table, leaves, times))
         report.step("groups")
         report.add(grouped(table, times, settings.is_full_size))
     report.notes.append(
@@ -84,8 +84,8 @@ def base_forecasts(structure: Any) -> Any:
     return frame
 
 
-def strict(table: Table, leaves: int, times: int) -> Iterator[Check]:
-    """Sums and coherent forecasts of a tree."""
+def shops(table: Table, leaves: int, times: int) -> Iterator[Check]:
+    """Sums and coherent forecasts of a tree of shops, from DataFrame to DataFrame."""
     from hierarchicalforecast.core import HierarchicalReconciliation
     from hierarchicalforecast.methods import MinTraceSparse
     from hierarchicalforecast.utils import aggregate as their_aggregate
@@ -185,7 +185,7 @@ def grouped(table: Table, times: int, full: bool) -> Iterator[Check]:
         S, tags = crossing(*shape)
         data = panel(S, case.steps, 5 if case.nonnegative else 20)
         for method in case.methods:
-            a, b, difference = _beside(case, method, S, {**data, "tags": tags}, times)
+            a, b, difference = _compare(case, method, S, {**data, "tags": tags}, times)
             name = f"{shape[0]} x {shape[1]:,}" if shape[0] > 1 else "tree"
             name += " with gaps" * (shape[2] < shape[0] * shape[1])
             extra = " intervals" * case.intervals + " nonnegative" * case.nonnegative
@@ -200,7 +200,7 @@ def grouped(table: Table, times: int, full: bool) -> Iterator[Check]:
     yield Check("forecast, groups: difference from dense MinTrace", off, 1e-8, about_results=True)
 
 
-def _beside(
+def _compare(
     case: Case, method: str, S: Any, data: dict[str, Any], times: int
 ) -> tuple[float, float, float | None]:
     """Our time, the least of theirs, and the difference from their dense solver.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+# All data sets that benchmarks use.
+DATASETS = ("census2010", "nyctaxi", "syndata")
 # Number of nodes in quick runs: enough for sweeps to take longer than function calls, and few
 # enough for a run to take seconds.
 QUICK_NODES = 100_000
@@ -12,7 +14,7 @@ QUICK_NODES = 100_000
 
 @dataclass(frozen=True)
 class Settings:
-    """Options of a benchmark; for a number that is None, each benchmark uses its own default.
+    """Options of a benchmark. Each benchmark has its own default for a number that is None.
 
     Attributes
     ----------
@@ -28,7 +30,7 @@ class Settings:
         Paths of published files, by name of the data set to read from them.
     """
 
-    datasets: tuple[str, ...] = ("census2010", "nyctaxi", "syndata")
+    datasets: tuple[str, ...] = DATASETS
     nodes: int | None = None
     repeat: int | None = None
     quick: bool = False

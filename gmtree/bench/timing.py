@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from gmtree import _memory
 from gmtree._sweep import usable_threads
 from gmtree._version import __version__
 
@@ -45,8 +46,8 @@ def best_times(
     """Time in seconds of the fastest of several calls of each action.
 
     The actions are called in turn. The first call of each action does not count, because it may
-    compile or touch new memory. If it takes longer than `patience` seconds, however, it is the only
-    call, and its time is returned.
+    compile or touch new memory. An action whose first call takes longer than `patience` seconds is
+    not called again, and the time of that call is returned.
 
     Examples
     --------
@@ -66,12 +67,6 @@ def best_times(
 def best_time(action: Action, times: int = 5, patience: float = math.inf) -> float:
     """Time in seconds of the fastest of several calls, as in `best_times`."""
     return best_times((action,), times, patience)[0]
-
-
-def ratio(action: Action, other: Action, times: int = 5) -> float:
-    """Ratio of the times of two actions, called in turn."""
-    ours, theirs = best_times((action, other), times)
-    return ours / theirs
 
 
 def copying(n: int) -> Action:
@@ -115,7 +110,7 @@ def machine() -> dict[str, Any]:
         "processor": _processor(),
         "cores": os.cpu_count(),
         "threads": usable_threads(None),
-        "memory": _memory(),
+        "memory": _memory.of_machine(),
         "python": platform.python_version(),
     }
 
@@ -139,10 +134,3 @@ def _processor() -> str:
     except OSError:  # not on this operating system
         pass
     return platform.processor() or platform.machine()
-
-
-def _memory() -> int | None:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # not on this operating system
-        return None

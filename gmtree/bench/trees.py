@@ -23,7 +23,6 @@ class Shape(NamedTuple):
 
     make: Callable[[int], Tree]
     nodes: int
-    description: str
 
 
 def _census(nodes: int) -> Tree:
@@ -52,15 +51,15 @@ def _random(nodes: int) -> Tree:
 
 
 SHAPES = {
-    "census": Shape(_census, 11_802_162, "census-shaped, 8 levels"),
-    "binary": Shape(_binary, 2**24 - 1, "complete binary"),
-    "depth first": Shape(_depth_first, 2**24 - 1, "complete binary, numbered depth first"),
-    "grouped": Shape(_grouped, 15_000_000, "random families of 2 to 5"),
-    "series": Shape(_series, 105_100, "100,000 time series, 4 levels"),
-    "chain": Shape(shapes.chain, 10_000_000, "every node has one child"),
-    "star": Shape(shapes.star, 10_000_000, "all other nodes are children of the root"),
-    "caterpillar": Shape(shapes.caterpillar, 10_000_000, "a chain with a leaf at each node"),
-    "random": Shape(_random, 10_000_000, "each node is a child of a random earlier node"),
+    "census": Shape(_census, 11_802_162),
+    "binary": Shape(_binary, 2**24 - 1),
+    "depth first": Shape(_depth_first, 2**24 - 1),  # the binary tree in another numbering
+    "grouped": Shape(_grouped, 15_000_000),  # random families of 2 to 5
+    "series": Shape(_series, 105_100),  # 100,000 time series in groups
+    "chain": Shape(shapes.chain, 10_000_000),
+    "star": Shape(shapes.star, 10_000_000),
+    "caterpillar": Shape(shapes.caterpillar, 10_000_000),
+    "random": Shape(_random, 10_000_000),
 }
 
 # The shapes that resemble large data sets, and the extreme shapes.
@@ -110,9 +109,9 @@ def renumber(parent: np.ndarray, number: np.ndarray) -> np.ndarray:
     return renamed
 
 
-def shuffled(tree: Tree, rng: np.random.Generator | int = 2) -> np.ndarray:
+def shuffled(tree: Tree) -> np.ndarray:
     """Parents of the tree with its nodes numbered at random."""
-    number = np.random.default_rng(rng).permutation(tree.n).astype(tree.parent.dtype)
+    number = np.random.default_rng(2).permutation(tree.n).astype(tree.parent.dtype)
     return renumber(tree.parent, number)
 
 
