@@ -11,7 +11,7 @@ import numpy as np
 
 from gmtree._kernels import _jit
 
-# By kernel, a second dispatcher that holds the machine code. The first one never has any, so
+# For each kernel, a second dispatcher that holds the machine code. The first never has any, so
 # that numba asks `_Tiers` for a function at each call.
 compiled: dict[Any, Any] = {}
 
@@ -22,7 +22,7 @@ def is_same(a: Any, b: Any) -> bool:
         return len(a) == len(b) and all(map(is_same, a, b))
     a, b = np.array(a), np.array(b)
     if a.dtype.kind == "f" == b.dtype.kind:
-        a[np.isnan(a)] = b[np.isnan(b)] = np.nan  # of one sign
+        a[np.isnan(a)] = b[np.isnan(b)] = np.nan  # all with one sign
     return a.dtype == b.dtype and a.tobytes() == b.tobytes()
 
 
@@ -31,7 +31,7 @@ def run_both(function: Any, *args: Any) -> Any:
     if function not in compiled:
         compiled[function] = _jit._compiled(function)
     arrays = list(_jit._arrays(args))
-    if any(a.size > _jit._SMALL for a in arrays):  # which threads may share
+    if any(a.size > _jit._SMALL for a in arrays):  # threads may share these
         return compiled[function](*args)
     before = [a.copy() for a in arrays]
     _jit._running.deadline = np.inf

@@ -1,4 +1,4 @@
-"""How many examples the property tests try, and what happens where an extra is missing.
+"""Numbers of examples of the property tests, and skipping if optional packages are missing.
 
 The tests run compiled kernels. `tests/house/test_tiers.py` runs a selection of them interpreted, as
 users run them on small trees.
@@ -11,10 +11,10 @@ from importlib.util import find_spec
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Before any kernel is loaded, and for all processes that tests start.
+# This must be set before any kernel is loaded. Processes that tests start inherit it.
 os.environ.setdefault("GMTREE_ALWAYS_COMPILE", "1")
 
-# The first example of a kind compiles a kernel, which takes as long as it takes.
+# The first example of a kind may compile a kernel, so there is no deadline.
 settings.register_profile("default", deadline=None, max_examples=50)
 # For runs without compilation or with bounds checks, where each example costs more.
 settings.register_profile(
@@ -34,7 +34,7 @@ MISSING = [
 
 
 class SkipWhatIsMissing:
-    """Skip a test, or an example in a docstring, that stops for want of an optional package."""
+    """Skip tests, and examples in docstrings, that need an optional package that is missing."""
 
     def pytest_ignore_collect(self, collection_path):
         layers = collection_path.parent.name == "gmtree" and collection_path.stem in (

@@ -1,4 +1,4 @@
-"""A limit of time for single calls, so that a call that never ends is a failure with a name."""
+"""A time limit for single calls, so that a call that never ends fails with its name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class TooLong(BaseException):
 
 @contextmanager
 def at_most(seconds: float, what: str) -> Iterator[None]:
-    """Stop what takes longer than this, where the operating system has alarms."""
+    """Stop a block that takes longer than this, if the operating system has alarms."""
     if not hasattr(signal, "setitimer"):
         yield
         return

@@ -16,7 +16,7 @@ import gmtree as gm
 
 
 class Hierarchy(NamedTuple):
-    """Sorted leaves, measurements above them, and the same in memory."""
+    """Sorted leaves and measurements above them, and the same data as a tree with arrays."""
 
     levels: list[str]
     leaves: pd.DataFrame
@@ -36,7 +36,7 @@ def random_hierarchy(
     single_root: bool = False,
     scale: float = 10.0,
 ) -> Hierarchy:
-    """A hierarchy of random fan-outs; with some probability each level above is measured."""
+    """A random hierarchy; each level above the leaves is measured with a certain probability."""
     height = int(rng.integers(1, 5)) if height is None else height
     paths: list[tuple[Any, ...]] = [()]
     for level in range(height):
@@ -86,7 +86,7 @@ def _label(level: int, k: int) -> Any:
 def write_cut(
     frame: pd.DataFrame, folder: Path, rng: np.random.Generator, pieces: int | None = None
 ) -> Path:
-    """Files of rows in their order, cut at random places; some files have no rows."""
+    """Write the rows to files, cut at random places, so that some files have no rows."""
     folder.mkdir(parents=True)
     pieces = int(rng.integers(1, 7)) if pieces is None else pieces
     cuts = np.sort(rng.integers(0, len(frame) + 1, pieces - 1))
@@ -102,7 +102,7 @@ def by_node(made: Any, hierarchy: Hierarchy, column: str = "y") -> np.ndarray:
 
 
 def die_once(flag: str, task: Any, *args: Any) -> Any:
-    """Do a task, then end the process that did it, the first time that `flag` is not there."""
+    """Run a task; kill the process afterwards if `flag` does not exist yet, and create it."""
     result = task(*args)
     try:
         Path(flag).touch(exist_ok=False)

@@ -1,4 +1,4 @@
-"""Python in a process of its own, with another environment."""
+"""Python in a new process, with other environment variables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def run(*command: str, cwd: Path | None = None, **changes: str | None) -> str:
-    """Run Python with some environment variables set, or unset where None; give its output."""
+    """Run Python with some environment variables set, or unset if None; return its output."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
     for name, value in changes.items():
         env.pop(name, None)

@@ -5,11 +5,11 @@
 Rounds of several kinds follow each other, each in processes of its own, until the time is over:
 
 ==========  ======================================================================================
-properties  random trees and values through everything, against what must hold whatever they are
-threads     several threads share one tree, matrix and solver, and must find what one finds alone
-forks       a process that has worked with threads forks; parent and children work on
-kills       a process that saves releases, and compiles, is killed; files must be whole or not there
-memory      little memory is left: the right result, or an error, never a crash
+properties  random trees and values; checks that hold for all of them
+threads     several threads share one tree, matrix and solver, and get the results of one thread
+forks       a process that has used threads forks; parent and children continue
+kills       a process that saves releases or compiles is killed; files must be complete or missing
+memory      little memory is left: results are right, or there is an error, but never a crash
 arguments   wrong arguments to every public function (``tests/fuzz``)
 commands    random command lines (``tests/cli/test_random_commands.py``)
 ==========  ======================================================================================
@@ -34,10 +34,10 @@ from pathlib import Path
 from typing import Any
 
 TESTS = Path(__file__).parent
-# Trees this large are cut up between threads.
+# Threads share trees of this size.
 LARGE = 150_000
 ROUND_SECONDS = 20.0
-# A round that takes longer hangs.
+# A round that takes longer counts as hanging.
 LONGEST = 900.0
 
 
@@ -45,7 +45,7 @@ LONGEST = 900.0
 
 
 class Problem:
-    """A random tree with values, counts and variances, and what must hold of everything."""
+    """A random tree with values, counts and variances, and checks of its results."""
 
     def __init__(self, seed: int, most: int, least: int = 2) -> None:
         import numpy as np
@@ -66,7 +66,7 @@ class Problem:
         self.G = gm.GenerationMatrix(tree)
 
     def results(self) -> list[Any]:
-        """Everything that is computed from the problem, the same in every thread and process."""
+        """Results that must be equal in every thread and process."""
         tree, post, G = self.tree, self.post, self.G
         i = int(tree.leaves[0])
         return [
@@ -83,7 +83,7 @@ class Problem:
         ]
 
     def check(self) -> None:
-        """What must hold, whatever the tree and the numbers."""
+        """Check properties that hold for all trees and numbers."""
         import numpy as np
 
         import gmtree as gm
@@ -172,7 +172,7 @@ def threads(seed: int, end: float) -> None:
         except BaseException as error:
             wrong.append(repr(error))
 
-    # A second object for the first question about it: what is kept must be made safely, too.
+    # The threads use a new object, so that they also fill its caches at the same time.
     fresh = Problem(seed, most=2 * LARGE)
     problem.tree, problem.post, problem.G = fresh.tree, fresh.post, fresh.G
     team = [threading.Thread(target=work) for _ in range(4)]
@@ -221,7 +221,7 @@ def kills(seed: int, end: float) -> None:
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "release.npz")
-        # Half of the time the machine code is being written when the process is killed.
+        # In half of the rounds the process is killed while it writes machine code.
         cache = Path(folder, "numba") if chance.random() < 0.5 else None
         environment = {**os.environ, **({"NUMBA_CACHE_DIR": str(cache)} if cache else {})}
         first = True
@@ -244,7 +244,7 @@ def kills(seed: int, end: float) -> None:
 
 def memory(seed: int, end: float) -> None:
     chance = random.Random(seed)
-    Problem(seed, most=LARGE).check()  # compiles what it needs before memory gets short
+    Problem(seed, most=LARGE).check()  # compiles kernels before memory becomes scarce
     outcomes: Counter[str] = Counter()
     while time.monotonic() < end or not outcomes:
         seed += 1
@@ -294,7 +294,7 @@ ROUNDS = (properties, threads, forks, kills, memory, arguments, commands)
 
 
 def run_round(kind: str, seed: int, seconds: float) -> tuple[bool, str]:
-    """Run one round in a process of its own: whether it went well, and what it said."""
+    """Run one round in a new process; return whether it succeeded, and its output."""
     command = [sys.executable, __file__, "--round", kind, "--seed", str(seed)]
     command += ["--seconds", str(seconds)]
     with subprocess.Popen(

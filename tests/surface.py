@@ -1,4 +1,4 @@
-"""What is public: modules, their names, and the attributes of their classes."""
+"""The public interface: modules, their names, and the attributes of their classes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MODULES = ["gmtree"] + [
 
 
 def public_names(module: Any) -> list[str]:
-    """What a module offers: its `__all__`, or what it defines itself under a plain name."""
+    """The public names of a module: its `__all__`, or names without underscore that it defines."""
     if hasattr(module, "__all__"):
         return sorted(x for x in module.__all__ if f"{module.__name__}.{x}" not in MISSING)
     return sorted(
@@ -41,7 +41,7 @@ def public_names(module: Any) -> list[str]:
 
 
 def public_attributes(kind: type) -> list[str]:
-    """Attributes that a class has from gmtree, rather than from what it inherits from."""
+    """Public attributes that are defined in gmtree, not in other packages' base classes."""
     found = []
     fields = {f for base in kind.__mro__ for f in getattr(base, "__annotations__", {})}
     for name in sorted({*dir(kind), *fields}):

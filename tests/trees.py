@@ -35,7 +35,7 @@ def trees(max_n: int = 40) -> st.SearchStrategy[gm.Tree]:
 
 
 def renumber(parent: np.ndarray, number: np.ndarray) -> np.ndarray:
-    """The same tree when node i is called number[i]."""
+    """The parents of the tree in which node i gets the number ``number[i]``."""
     out = np.empty_like(parent)
     out[number] = np.where(parent < 0, -1, number[parent])
     return out
@@ -48,7 +48,7 @@ def all_parents(n: int) -> Iterator[np.ndarray]:
 
 
 def named_shapes(n: int, rng: int = 0) -> dict[str, gm.Tree]:
-    """Trees of about n nodes, one per extreme of shape, in canonical and other numberings."""
+    """Trees of about n nodes with extreme shapes, in canonical and other numberings."""
     height = max(1, int(np.log2(n + 1)))
     random = gm.shapes.random_recursive(n, rng)
     grouped = gm.shapes.grouped(max(1, 2 * n // 3), rng=rng)
@@ -69,12 +69,12 @@ def named_shapes(n: int, rng: int = 0) -> dict[str, gm.Tree]:
 
 @functools.cache
 def large_shapes() -> dict[str, gm.Tree]:
-    """Trees with more leaves below one node, or on one level, than one thread is given."""
+    """Trees so large that threads share families and levels."""
     return named_shapes(300_000)
 
 
 def small_numbers(shape: tuple[int, ...]) -> st.SearchStrategy[np.ndarray]:
-    """Integers between -100 and 100, drawn as one number so that large arrays stay cheap."""
+    """Integers between -100 and 100 from one drawn seed, so that large arrays are cheap."""
     return st.integers(0, 2**32 - 1).map(
         lambda seed: np.random.default_rng(seed).integers(-100, 101, shape)
     )
@@ -99,13 +99,13 @@ def weights(
     )
 
 
-# Edges weigh no more than nodes, so that nothing grows along a path.
+# Edge weights are at most as large as node weights, so that nothing grows along a path.
 node_weights = weights(1, 2)
 edge_weights = weights(0.5, 1)
 
 
 def check_against_reference(tree: gm.Tree, parent: np.ndarray) -> None:
-    """Every property of a tree that is one number or one array."""
+    """Compare every property of a tree that is a number or an array with the reference."""
     n = len(parent)
     order = reference.canonical_order(parent)
     leaves = reference.leaves(parent)

@@ -1,4 +1,4 @@
-"""Benchmarks are measured by users; here only that they run and tell the truth, on small trees."""
+"""Benchmarks run on small trees, and their reports are right. Nothing is timed here."""
 
 from __future__ import annotations
 
@@ -295,7 +295,7 @@ def test_expected_errors_are_those_of_the_paper():
 
 
 def test_expected_errors_against_all_ranges():
-    """The mean over drawn ranges is near that over all ranges, which is known."""
+    """The mean over drawn ranges is near the mean over all ranges, which has a formula."""
     dataset = data.load("syndata", Settings(nodes=500))
     experiment = paper_table.Experiment(dataset)
     tree = dataset.tree
@@ -344,7 +344,7 @@ def test_complete(tree, complete):
 
 
 def test_scale(monkeypatch):
-    monkeypatch.setattr(scale.gc, "collect", lambda: 0)  # slow where many tests were run before
+    monkeypatch.setattr(scale.gc, "collect", lambda: 0)  # slow if many tests ran before
     report = bench.measure("scale", SMALL)
     *on_data, by_node = report.tables
     assert len(on_data) == 3
@@ -368,7 +368,7 @@ def test_recursion_stops_where_it_would_take_too_long(monkeypatch, little):
     report = bench.measure("scale", Settings(datasets=("syndata",), nodes=1000, repeat=1))
     table, _ = report.tables
     assert len(table.numbers("GMC")) == 2
-    # Heights 8 and 10: only the first is tried.
+    # The heights are 8 and 10, and only the first is tried.
     assert len(table.numbers("recursive PrivTrie")) == 1
     assert [len(line.x) for line in report.figures[0].panels[0].lines] == [2, 2, 2, 2, 1, 1]
 
@@ -539,7 +539,7 @@ def test_report_is_written_with_or_without_matplotlib(tmp_path, monkeypatch):
 
 
 def test_quick_needs_nothing_but_the_core():
-    """All of it, with every optional package out of reach."""
+    """All benchmarks run if no optional package can be imported."""
     code = (
         "import sys\n"
         "for name in sys.argv[1].split(','): sys.modules[name] = None\n"
@@ -572,7 +572,7 @@ def test_quick_needs_nothing_but_the_core():
 
 
 def test_dask(monkeypatch):
-    """At the size of `NODES`, on workers that are threads."""
+    """A run that counts as full size, on workers that are threads."""
     distributed = pytest.importorskip("distributed")
     from gmtree.bench import dask, dask_data
 

@@ -19,7 +19,7 @@ TABLE = "state,county,n\nNY,Albany,3\nNY,Orange,4\nVT,Orange,5\n"
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path, monkeypatch):
-    """Without further word the picture is saved where the command runs."""
+    """By default the picture is saved in the current folder."""
     monkeypatch.chdir(tmp_path)
 
 

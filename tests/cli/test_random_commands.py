@@ -1,4 +1,4 @@
-"""Random files and options: the command line answers or refuses, and never stumbles.
+"""Random files and options: the command line prints results or an error, never a traceback.
 
 Five seconds of them as part of the tests; ``GMTREE_FUZZ_SECONDS`` sets another time.
 """
@@ -22,7 +22,7 @@ import gmtree as gm
 from gmtree import cli
 
 SECONDS = float(os.environ.get("GMTREE_FUZZ_SECONDS", "5"))
-# No command here has much to do; the first of a kind may have to be compiled.
+# These commands are fast, but the first of each kind may have to compile kernels.
 SECONDS_PER_COMMAND = 120
 
 # --------------------------------------------------------------------------- files
@@ -128,7 +128,7 @@ likely_releases = command(
     outputs.map(lambda name: ["-o", name]),
 )
 infos = command(st.just(["info"]), files.map(lambda name: [name]), option("--levels", levels))
-# Large trees take long; these are small, or too large to be made.
+# Large trees take long, so trees are small here, or too large to be made at all.
 sizes = st.sampled_from(["8", "40", "300", "7", "0", "-5", "x", "1e3", "99999999999999"])
 demos = command(
     st.just(["demo"]),
@@ -159,12 +159,12 @@ benches = command(
 
 # --------------------------------------------------------------------------- answers
 
-# One line; before it there is the usage if the options cannot be parsed.
+# One line, preceded by the usage if the options cannot be parsed.
 ERROR = re.compile(r"(usage: .*\n)?gmtree( \w+)?: error: [^\n]*\n", re.DOTALL)
 
 
 def answer(argv: list[str]) -> None:
-    """Run a command in this process; whatever happens, it is an answer or an error message."""
+    """Run a command in this process, and check that it prints results or an error message."""
     out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:

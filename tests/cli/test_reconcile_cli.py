@@ -132,7 +132,7 @@ def test_all_columns_stay_in_their_order_with_all_their_digits(table, capsys):
     assert "Values changed by 0 at most; 0 rows were added." in capsys.readouterr().out
     table.write_text(WIDE.replace("93,a", "95,a"))
     assert main([*command, "--force"]) == 0
-    # Neighbouring floats differ by 2 here.
+    # At this size, neighbouring floats differ by 2.
     changed = re.search(r"Values changed by (\S+) at most; 0 rows", capsys.readouterr().out)
     assert 0 < float(changed[1]) <= 2
     assert main([*command, "--integer", "--force"]) == 2

@@ -123,7 +123,7 @@ def test_public_tree(folder, capsys, noiseless):
 
 @pytest.mark.parametrize("options", [("--count", "people"), (), ("--person", "people")])
 def test_a_table_without_rows_is_released_like_any_other(folder, options):
-    """That nobody has a record must not be seen from an error."""
+    """An error must not reveal that there are no records."""
     (folder / "people.csv").write_text(HEAD)
     assert release("--tree", "leaves.csv", *options) == 0
     assert len(rows(folder / "out.csv")) == 8
@@ -216,7 +216,7 @@ def test_leaves_taken_from_the_data_are_named_as_outside_the_guarantee(folder, c
 
 
 def test_rows_are_not_dropped_where_their_number_is_public(folder, capsys):
-    """The total is published nearly without noise: dropping rows would publish how many."""
+    """The total has almost no noise, so it would reveal how many rows were dropped."""
     (folder / "people.csv").write_text(TABLE + "MA,Suffolk,320102\n")
     options = ("--count", "people", "--tree", "leaves.csv", "--neighbors", "change_one")
     assert release(*options, "--ignore-unknown") == 2
@@ -278,7 +278,7 @@ def test_counts_are_not_in_the_variables_of_a_failure(folder, monkeypatch):
 
 
 def test_a_dry_run_tells_everything_and_spends_nothing(folder, monkeypatch, capsys):
-    """It also says what is counted and which levels there are, while a mistake costs nothing."""
+    """The question also states what is counted and the levels, before a mistake costs anything."""
     monkeypatch.setattr(Mechanism, "draw", None)
     account = gm.privacy.Account(epsilon=2, path="budget.json")
     (folder / "out.csv").write_text("precious")
@@ -410,7 +410,7 @@ def test_tables_refused(folder, capsys, table, text):
 
 
 def test_an_open_quote_in_the_last_column_swallows_no_rows(folder, capsys):
-    """Where labels come last, all rows below would become part of a label, and be published."""
+    """If the labels come last, all rows below would become part of a label and be published."""
     table = 'people,state,county\n3,NY,Albany\n5,NY,"Orange\n7,VT,secret\n9,VT,Essex\n'
     (folder / "people.csv").write_text(table)
     assert release("--count", "people") == 2
@@ -516,7 +516,7 @@ def test_labels_refused_in_parquet(folder, capsys, labels, text):
 
 
 class Bytes:
-    """Standard input or output that is no terminal."""
+    """Standard input or output that is not a terminal."""
 
     def __init__(self, content: bytes = b"") -> None:
         self.buffer = io.BytesIO(content)

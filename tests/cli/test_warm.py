@@ -44,7 +44,7 @@ assert done.attempted > 10 and not done.failed
 
 
 def python(code: str) -> str:
-    """The last line that some code prints in a process of its own."""
+    """The last line that some code prints in a new process."""
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT,
@@ -62,7 +62,7 @@ def test_warm_compiles_all_that_the_readme_needs():
     ready, used = (set(json.loads(python(REPORT.format(code=code)))) for code in (WARM, README))
     assert len(used) > 30
     assert not used - ready
-    # And no file of kernels is left out altogether.
+    # No file of kernels is left out.
     modules = {each.py_func.__module__ for each in warm.dispatchers()}
     assert modules <= {name.partition("(")[0].rpartition(".")[0] for name in ready}
 
@@ -109,5 +109,5 @@ def test_warm_refuses_to_compile_what_cannot_be_kept(monkeypatch, capsys, tmp_pa
 def test_all_kernels_are_known():
     names = {each.py_func.__module__.rpartition(".")[2] for each in warm.dispatchers()}
     files = {path.stem for path in (ROOT / "gmtree" / "_kernels").glob("*.py")}
-    # Shared functions become part of others and are not kept by themselves.
+    # Shared functions become part of kernels and have no files of their own.
     assert names == files - {"__init__", "_jit", "_shared"}

@@ -31,7 +31,7 @@ def refuse_problem(problem: slow.Problem) -> int:
 
 
 def only_polylines():
-    """Newton's method gives up before it has begun."""
+    """Let Newton's method give up before its first step."""
     return mock.patch.object(between, "MOST_ROUNDS", 0)
 
 
@@ -45,7 +45,7 @@ def check_optimum(problem: slow.Problem) -> None:
 
 
 def check_result(problem: slow.Problem) -> np.ndarray:
-    """Consistent, within the bounds, and nothing gains by a trade."""
+    """Check that x is consistent, within its bounds, and that no trade improves it."""
     x, info = problem.solve(return_info=True)
     tree, scale = problem.tree, max(1.0, float(np.abs(problem.v[problem.measured]).max()))
     assert np.all(x >= problem.lower)
@@ -74,7 +74,7 @@ def test_interior_point_solver(kind):
         with only_polylines():
             results = [problem.solve()]
         for x in (problem.solve(), *results):
-            # It stops a little outside the bounds or above the optimum.
+            # The peer stops slightly outside the bounds or above the optimum.
             assert problem.objective(x) <= best + 1e-9 * max(1.0, best)
             assert abs(problem.objective(x) - best) <= 1e-7 * max(1.0, best)
             assert np.abs(x - expected)[problem.measured].max() <= 1e-4
@@ -134,7 +134,7 @@ def test_threads_do_not_change_a_bit(monkeypatch):
 
 
 def test_lower_bounds_of_leaves_by_both_methods():
-    """The growing set and the polylines, which an upper bound that is never reached asks for."""
+    """The growing set of held leaves, and the polylines, which any upper bound requests."""
     rng = np.random.default_rng(4)
     for tree in named_shapes(200).values():
         v, s = rng.normal(0, 3, tree.n), rng.uniform(0.1, 10, tree.n)

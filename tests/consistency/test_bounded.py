@@ -45,7 +45,7 @@ def test_active_set(kind):
     for problem in random_problems(100, 1, kind=kind):
         x, info = solve(problem)
         expected = slow.active_set(problem)
-        # Where nodes are undetermined there are several optima, equal at what was measured.
+        # If nodes are undetermined, there are several optima, which agree at all measured nodes.
         measured = np.isfinite(problem.s)
         assert np.abs(x - expected)[measured].max() <= 1e-9 * problem.scale
         best = slow.objective(problem, expected)
@@ -97,7 +97,7 @@ def test_nothing_feasible_is_better(seed, kind):
     candidates = [np.maximum(rng.normal(0, 3, tree.n_leaves), low) for _ in range(5)]
     candidates.append(np.maximum(tree.leaf_values(problem.solver.project(problem.v)), low))
     for leaf_values in candidates:
-        # Between two feasible points all are feasible, but for what is known exactly.
+        # All points between two feasible ones are feasible, except for exactly known values.
         if not np.any(problem.s == 0):
             step = tree.aggregate(leaf_values) - x
             for length in (1e-3, 0.1, 1.0):
@@ -144,7 +144,7 @@ def test_star_by_sorting():
 
 
 def test_nothing_to_hold():
-    """What is within its bounds already is the plain projection, and needs one pass."""
+    """If the plain projection is within the bounds, it is the result, after one pass."""
     rng = np.random.default_rng(0)
     for tree in named_shapes(200).values():
         v = tree.aggregate(rng.uniform(50, 100, tree.n_leaves)) + rng.normal(0, 1, tree.n)
@@ -194,7 +194,7 @@ def test_projecting_again_changes_nothing():
 
 
 def test_units_do_not_matter():
-    """Powers of two change no digit, however large or small the numbers become."""
+    """Scaling by powers of two changes no digit, however large or small the numbers become."""
     rng = np.random.default_rng(6)
     for tree in named_shapes(100).values():
         v, s = noisy_counts(tree, rng), rng.uniform(0.1, 10, tree.n)
@@ -219,7 +219,7 @@ def test_known_values_are_kept():
 
 
 def test_a_known_zero_leaves_nothing_below():
-    """However the leaves were measured, rounding included."""
+    """The optimum is zero everywhere, whatever the measurements of the leaves."""
     rng = np.random.default_rng(8)
     for tree in named_shapes(100).values():
         v = rng.normal(0, 3, tree.n)
@@ -234,7 +234,7 @@ def test_a_known_zero_leaves_nothing_below():
 
 
 def test_leaves_below_a_known_node_deep_down():
-    """Nodes above a known one have nothing to share out, but what is below it may have."""
+    """Nodes above a known one cannot share a difference, but nodes below it may."""
     tree = gm.Tree.from_parents([-1, 0, 1, 2, 3, 3])
     x = gm.reconcile(tree, [9.0, 9, 9, 2, 5, -1], [1, 1, 1, 0, 1, 1], nonnegative=True)
     np.testing.assert_allclose(x, [2, 2, 2, 2, 2, 0], atol=1e-14)
@@ -247,7 +247,7 @@ def test_one_unmeasured_leaf_takes_what_is_left():
     v = [10.0, 3.0, 4.0, np.nan]
     x = gm.reconcile(STAR, v, [1, 1, 1, np.inf], nonnegative=True)
     np.testing.assert_allclose(x, [10, 3, 4, 3])
-    # Nothing is left: it stays at zero and the others share the difference.
+    # Nothing is left for it: it stays at zero, and its siblings share the difference.
     x = gm.reconcile(STAR, [4.0, 3, 4, np.nan], [1, 1, 1, np.inf], nonnegative=True)
     np.testing.assert_allclose(x, [5, 2, 3, 0], atol=1e-14)
 
@@ -260,7 +260,7 @@ def test_undetermined_siblings_share_evenly():
     np.testing.assert_allclose(x, [10, 0, 5, 5])
     x = gm.reconcile(STAR, [2.0, 4, 0, 0], s, nonnegative=True)
     np.testing.assert_allclose(x, [3, 3, 0, 0], atol=1e-14)
-    # As evenly as the bounds allow.
+    # The difference is shared as evenly as the bounds allow.
     x = gm.reconcile(STAR, [10.0, 4, 0, 0], s, lower=[0, 5, -np.inf])
     np.testing.assert_allclose(x, [10, 4, 5, 1])
     x = gm.reconcile(STAR, [2.0, 4, 0, 0], s, lower=[0, 0, -np.inf])
@@ -268,7 +268,7 @@ def test_undetermined_siblings_share_evenly():
 
 
 def test_undetermined_inner_nodes():
-    """Node 1 is unmeasured and so is one of its leaves; so is the root's other child."""
+    """Node 1, one of its leaves, and the other child of the root are not measured."""
     tree = gm.Tree.from_parents([-1, 0, 0, 1, 1])
     s = [1, np.inf, np.inf, 1, np.inf]
     x = gm.reconcile(tree, [10.0, 0, 0, 4, 0], s, nonnegative=True)
@@ -278,7 +278,7 @@ def test_undetermined_inner_nodes():
 
 
 def test_unmeasured_inner_nodes_do_not_count():
-    """With its inner nodes not measured, a tree is a star."""
+    """A tree whose inner nodes are not measured is equivalent to a star."""
     rng = np.random.default_rng(9)
     for tree in named_shapes(80).values():
         s = np.where(tree.child_count > 0, np.inf, rng.uniform(0.1, 10, tree.n))
@@ -323,7 +323,7 @@ def test_no_bounds_are_the_plain_projection():
 
 
 def test_bounds_by_leaf():
-    """In the order of ``tree.leaves``, whatever the numbers of the leaves."""
+    """Bounds are in the order of ``tree.leaves``, in any numbering."""
     tree = gm.Tree.from_parents([1, -1, 0, 0, 1])
     np.testing.assert_array_equal(tree.leaves, [2, 3, 4])
     x = gm.reconcile(tree, [0.0, 0, 0, 0, 0], lower=[1, -np.inf, 5])
@@ -341,7 +341,7 @@ def test_shifted_bounds_are_shifted_values():
 
 
 def test_bounds_far_away_cost_no_precision():
-    """A bound that is never reached is as good as none, though it be huge."""
+    """A huge bound that is never reached changes nothing."""
     rng = np.random.default_rng(13)
     for tree in named_shapes(100).values():
         v = noisy_counts(tree, rng)
@@ -452,7 +452,7 @@ def test_whole_bounds_are_compared_exactly():
     post.project([1e12 - 5.5, 0, 0, 0], lower=bounds)
     post.project([1e12 - 5, 0, 0, 0], lower=[5e11, 5e11 - 0.25, 0.25])
     post.project([2.0**54 - 4, 0, 0, 0], lower=[2.0**53, 2.0**53, 0])
-    # A bound that does not exist is not a fraction, and leaves room for everything.
+    # An infinite bound is not a fraction, and allows any value.
     post.project([1e12 - 5, 0, 0, 0], lower=[5e11, 5e11, -np.inf])
 
 
@@ -462,7 +462,7 @@ def test_infeasible_beyond_what_sums_can_hold():
 
 
 def test_the_largest_numbers():
-    """Differences overflow, and so do sums on the way, but not the optimum."""
+    """Differences and intermediate sums overflow, but the optimum does not."""
     v = [-1.7e308, 0.75e308, 0.75e308]
     x, info = gm.Consistency(gm.shapes.star(3), [0, 1, 1]).project(
         v, lower=-1e308, return_info=True
@@ -495,7 +495,7 @@ def test_contradictions_are_refused_first():
 
 
 def test_bounds_that_add_up_but_for_rounding():
-    """0.1 + 0.2 + 0.3 is not 0.6 in floating point, and a total of 0.6 is fine all the same."""
+    """In floating point 0.1 + 0.2 + 0.3 is not 0.6, but a total of 0.6 is accepted."""
     lower = [0.1, 0.2, 0.3]
     assert lower[0] + lower[1] + lower[2] > 0.6
     x, info = gm.Consistency(STAR, [0, 1, 1, 1]).project(
@@ -504,7 +504,7 @@ def test_bounds_that_add_up_but_for_rounding():
     assert x[0] == 0.6
     np.testing.assert_allclose(x[1:], lower, rtol=1e-15)
     assert info.violation <= 1e-15
-    # What cancels in the sum counts as well.
+    # Summands that cancel in the sum count, too.
     lower = [1e9, -1e9, 0.1]
     x = gm.reconcile(STAR, [sum(lower) - 1e-8, 0, 0, 0], [0, 1, 1, 1], lower=lower)
     np.testing.assert_allclose(x[1:], lower, rtol=1e-15)
@@ -513,7 +513,7 @@ def test_bounds_that_add_up_but_for_rounding():
 
 
 def test_known_sums_in_float32():
-    """A sum rounded to float32 may be below what it is the sum of."""
+    """A sum rounded to float32 may be below the sum of its parts."""
     v = np.array([0, 3e6, 0.3, 0.3], np.float32)
     v[0] = np.float32(3e6 + 0.5)
     x = gm.reconcile(STAR, v, [0, 0, 0, 1], nonnegative=True)
@@ -568,7 +568,7 @@ def test_float32_stays_and_is_as_good_as_it_can_be():
 
 
 def test_bounds_that_float32_cannot_hold():
-    """Leaves are at what becomes of their bound in float32, and count as such."""
+    """Held leaves are at their bounds rounded to float32, and count as held."""
     x, info = gm.Consistency(STAR).project(
         np.zeros(4, np.float32), lower=[0.7, 0.3, -1e300], return_info=True
     )
@@ -649,7 +649,7 @@ def test_threads_do_not_change_a_bit(monkeypatch, weighted):
 
 @pytest.mark.parametrize("variance", [None, [1.0, 2.0, 3.0, 1.0]])
 def test_the_smallest_positive_values_are_not_held(variance):
-    """One leaf is held; of the others, the small one keeps its share, however small."""
+    """One leaf is held. Among the remaining ones, a very small one keeps its share."""
     post = gm.Consistency(gm.shapes.star(4), variance)
     rest = gm.Consistency(gm.shapes.star(3), None if variance is None else variance[:3])
     for tiny in (5e-8, 5e-12):

@@ -1,4 +1,4 @@
-"""The certificate of optimality: it accepts optima however found, and finds what is wrong."""
+"""The certificate of optimality: it accepts all optima, and measures wrong values."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_certificate_finds_a_leaf_that_moved(seed, kind):
     j = rng.integers(tree.n_leaves)
     move[j] = rng.choice([-1, 1]) * 10 ** rng.uniform(-6, 0)
     moved = x + tree.aggregate(move)
-    # A leaf that moves with its ancestors only has to move back.
+    # A leaf that moved together with its ancestors has to move back.
     found = violated(tree, moved, problem.v, problem.s, problem.lower)
     assert found >= 0.4 * abs(move[j])
     if x[tree.leaves[j]] > problem.lower[j] + abs(move[j]):
@@ -54,7 +54,7 @@ def test_the_certificate_finds_a_leaf_that_moved(seed, kind):
 @pytest.mark.parametrize("shape", ["caterpillar", "binary", "grouped", "random, shuffled"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_certificate_finds_leaves_that_traded(shape, weighted):
-    """However deep they are: what they do to each other does not show at their ancestors."""
+    """Trades of two leaves are found at any depth, though common ancestors do not change."""
     rng = np.random.default_rng(25)
     tree = named_shapes(3000)[shape]
     v = noisy_counts(tree, rng, zeros=0)
@@ -71,7 +71,7 @@ def test_the_certificate_finds_leaves_that_traded(shape, weighted):
 
 
 def test_the_certificate_finds_wrong_sets_of_leaves():
-    """Held though it need not be, or free though it is below its bound."""
+    """A leaf that is held without need, and a leaf below its bound that is not held."""
     tried = 0
     for problem in random_problems(60, 26, kind="weighted"):
         tree, leaves = problem.tree, reference.leaves(problem.parent)
@@ -114,7 +114,7 @@ def test_the_certificate_knows_trades_below_known_nodes():
     tree = gm.shapes.star(3)
     assert violated(tree, np.array([10, 4.75, 5.25]), v, s, low) <= 1e-15
     assert violated(tree, np.array([10, 5.75, 4.25]), v, s, low) == pytest.approx(1)
-    # All at their bounds, with the total to match: nothing can move.
+    # All leaves are at their bounds, which add up to the total, so nothing can move.
     tight = np.array([6.0, 4.0])
     assert violated(tree, np.array([10, 6, 4.0]), v, s, tight) == 0
 
@@ -129,7 +129,7 @@ def test_the_certificate_refuses_what_is_not_finite(bad):
         y[i] = bad
         for s in (None, np.ones(7)):
             assert violated(tree, y, v, s, -np.inf) == np.inf
-    # Nor does a number that cannot be computed pass for none.
+    # A violation that cannot be computed does not count as zero.
     assert violated(tree, np.zeros(7), np.where(v < 3, 1.7e308, -1.7e308), None, -np.inf) > 0
     assert violated(gm.shapes.star(3), np.array([1.7e308, 1.7e308, 0]), v[:3], None, 0) > 0
     chain, huge = gm.shapes.chain(3), np.array([1.7e308, 1.7e308, -1.7e308])

@@ -1,4 +1,4 @@
-"""Measurements checked against each other: as if each were removed and all solved again."""
+"""Diagnostics equal those of removing each measurement and solving again."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_one_wrong_measurement_comes_first_and_one_wrong_level_is_named():
 
 
 def test_leaves_of_one_family_are_equally_suspicious():
-    """Whatever their variances are: only their sum is checked."""
+    """Only their sum is checked, whatever their variances are."""
     rng = np.random.default_rng(6)
     tree = gm.shapes.complete(4, 4)
     v = tree.aggregate(rng.uniform(10, 100, tree.n_leaves)) + rng.normal(size=tree.n)

@@ -29,7 +29,7 @@ def covariances(problem: Problem) -> list[list[Fraction]]:
 
 
 def close(found: np.ndarray, expected: np.ndarray, scale: np.ndarray) -> None:
-    """Equal to 1e-12 of the scale; infinite exactly where expected."""
+    """Check that numbers agree to 1e-12 of their scale, and that the same ones are infinite."""
     found, expected = np.asarray(found), np.asarray(expected)
     finite = np.isfinite(expected)
     np.testing.assert_array_equal(found[~finite], expected[~finite])
@@ -103,7 +103,7 @@ def test_covariance(problem):
     expected = np.array([[number(c) for c in row] for row in C])
     close(found[known], expected[known], (std[:, None] * std)[known])
     np.testing.assert_array_equal(found, found.T)
-    # Of undetermined nodes only the variance has a meaning.
+    # For undetermined nodes, only the variance is defined.
     same = ~known & np.eye(n, dtype=bool)
     np.testing.assert_array_equal(found[same], np.inf)
     np.testing.assert_array_equal(found[~known & ~same], np.nan)
@@ -130,7 +130,7 @@ def test_leaf_sum_variance(problem, seed):
     ranges = np.array([(a, b) for a in range(m + 1) for b in range(a, m + 1)])
     across = problem.tree.leaves_left_to_right
     expected = np.array([variance(across[a:b]) for a, b in ranges])
-    # A sum that is known exactly is found to have the square of a rounding error.
+    # The variance of an exactly known sum is the square of a rounding error.
     rounding = 1e-16 * problem.s[np.isfinite(problem.s)].max()
     close(post.range_variance(ranges), expected, expected + rounding)
     mask = np.random.default_rng(seed).random(m) < 0.5
@@ -155,7 +155,7 @@ def test_dense_covariance(problem):
 
 @pytest.mark.parametrize("variance", [None, "mixed"])
 def test_simulation(variance):
-    """The scatter of many projections is what the formulas say."""
+    """The sample variances of many projections agree with the formulas."""
     rng = np.random.default_rng(0)
     tree = gm.shapes.grouped(20, rng=1)
     s = np.full(tree.n, 4.0)
@@ -219,7 +219,7 @@ def test_undetermined_nodes_have_infinite_variance():
     assert post.leaf_sum_variance([True, False, False, False]) == np.inf
     assert post.leaf_sum_variance([True, False, True, True]) == 2
     np.testing.assert_array_equal(post.range_variance([[0, 4], [0, 2], [1, 2]]), [1, np.inf, 1])
-    # A lone unmeasured child is known as the rest.
+    # If one child is not measured, it is determined as its parent minus its siblings.
     post = gm.Consistency(STAR, [1, 1, np.inf])
     np.testing.assert_allclose(post.node_variance(), [1, 1, 2])
 

@@ -1,4 +1,4 @@
-"""Values known exactly: kept to the bit, and refused where they contradict each other."""
+"""Values known exactly are kept to the bit, and refused if they contradict each other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STAR = gm.shapes.star(3)
 @given(problems(max_n=40, kinds=("mixed",)), SEEDS)
 def test_exact_values_are_kept_bit_for_bit(problem, seed):
     known = problem.s == 0
-    # Values that no sum of others has by itself.
+    # Values with random digits, so that sums of them are rounded.
     scale = np.random.default_rng(seed).uniform(0.9, 1.1)
     v = problem.tree.aggregate(problem.tree.leaf_values(problem.v * scale))
     x = problem.solver.project(v)
@@ -85,7 +85,7 @@ def test_numbers_that_may_have_been_rounded_are_compared_with_tolerance():
     # One fraction among the known values is enough, at the node or below it.
     for v in ([1e12 + 5, 5e11 + 0.25, 5e11 - 0.25], [1e12 + 5.5, 5e11, 5e11]):
         assert gm.reconcile(STAR, v, 0)[0] == v[0]
-    # What is below a known node does not count above it, what is below others does.
+    # Nodes below a known node do not count above it; nodes below other nodes do.
     tree = gm.Tree.from_parents([-1, 0, 0, 1, 1])
     v = np.array([2e12 + 3, 1e12, 1e12, 5e11 + 0.25, 5e11 - 0.25])
     with pytest.raises(ValueError, match="node 0 is"):
@@ -100,7 +100,7 @@ def test_numbers_that_may_have_been_rounded_are_compared_with_tolerance():
 
 
 def test_sizes_of_known_sums_stop_at_known_nodes():
-    """Rounding is relative to what a node is the sum of, not to what lies further below."""
+    """The tolerance is relative to the children of a node, not to nodes further below."""
     tree = gm.Tree.from_parents([-1, 0, 0, 1, 1])
     v = np.array([0.75, 0.5, 0.25 + 1e-9, 1e9, 0.5 - 1e9])
     with pytest.raises(ValueError, match=r"node 0 is 0.75 but its children add up to 0.75"):

@@ -1,4 +1,4 @@
-"""Families so large that rounding which is the same for all children would add up."""
+"""Families so large that equal rounding errors of all children would add up."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_small_families_below_giant_ones_stay_consistent():
 @pytest.mark.parametrize("m", [GIANT, 6 * GIANT])
 @pytest.mark.parametrize("variance", ["equal", "node"])
 def test_equal_children_among_large_ones_stay_equal(m, variance):
-    """What rounding leaves of the sum of large values is not for small ones to take."""
+    """Small children must not absorb the rounding error of a sum of large values."""
     tree = star(m)
     small = np.arange(m) % 100 == 7
     s = variances(tree, variance)
@@ -142,7 +142,7 @@ def test_equal_children_among_large_ones_stay_equal(m, variance):
         v = 1e9 * np.random.default_rng(seed).standard_normal(m)
         v[small] = 1
         x = gm.reconcile(tree, v, s)
-        # The large ones do not add up, so that there is something to share.
+        # The large values do not add up, so that there is a difference to share.
         assert np.all(abs(x[small] - 1) > 1e4)
         assert np.ptp(x[small]) == 0
 
@@ -187,7 +187,7 @@ def test_undetermined_children_share_evenly():
 @pytest.mark.parametrize("variance", ["equal", "node"])
 @pytest.mark.parametrize("below", [0, 1])
 def test_families_about_as_long_as_a_stretch(size, variance, below):
-    """Two such families, behind some other nodes, at whatever offset from a stretch."""
+    """Two families of `size` children after other nodes, at any offset from a stretch."""
     rng = np.random.default_rng(size)
     for before in (0, 1, LONG // 2):
         parent = [-1, 0, 0, *[0] * before, *[1] * size, *[2] * size]

@@ -1,4 +1,4 @@
-"""What subtrees tell the rest of a tree; whole numbers some of which are given."""
+"""Messages of subtrees to the rest of the tree; whole numbers if some of them are given."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_leaf_with_the_message_stands_for_the_subtree(seed):
     i = int(rng.integers(tree.n))
     post = gm.Consistency(tree, {"node": s})
     told = post.messages(v, [i])
-    # What is below i, alone.
+    # The subtree of i as a tree of its own.
     below = np.sort(tree.descendants(i))
     inside = np.append(below[below != i], i)
     place = {int(node): k for k, node in enumerate(inside)}
@@ -38,7 +38,7 @@ def test_a_leaf_with_the_message_stands_for_the_subtree(seed):
     alone = gm.Consistency(gm.Tree.from_parents(parent), {"node": s[inside]})
     assert told.estimate[0] == pytest.approx(alone.project(v[inside])[place[i]], abs=1e-9)
     assert told.variance[0] == pytest.approx(alone.node_variance()[place[i]], abs=1e-12)
-    # The rest with a leaf in the place of the subtree.
+    # The rest of the tree, with a leaf in place of the subtree.
     rest = np.array([node for node in range(tree.n) if node == i or node not in place])
     place = {int(node): k for k, node in enumerate(rest)}
     parent = [-1 if tree.parent[node] < 0 else place[int(tree.parent[node])] for node in rest]

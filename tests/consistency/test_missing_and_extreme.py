@@ -65,7 +65,7 @@ def test_unmeasured_subtrees_share_evenly():
 
 @given(problems(max_n=12, kinds=("mixed",)))
 def test_even_shares(problem):
-    """What a family gets beyond what is known from below is the same for its undetermined."""
+    """Undetermined siblings share the rest of their parent evenly."""
     tree, s = problem.tree, problem.s
     x = problem.solver.project(problem.v)
     assert inconsistency(tree, x) <= 1e-12 * max(1, np.abs(x).max()) * tree.height
@@ -136,7 +136,7 @@ TOO_LARGE = r"'noisy' must lead to consistent values, .* that {dtype} can hold; 
 @pytest.mark.parametrize("options", [{}, {"lower": -np.inf}, {"lower": -1.79e308}])
 @pytest.mark.parametrize("columns", [(), (2,)])
 def test_results_that_overflow(options, columns):
-    """All measurements and all sums can be held, but not the result."""
+    """All measurements and all sums fit into the type, but the result does not."""
     v = np.array([0.8e308, 1.7e308, -1.7e308])
     v = v.reshape(3, *(1 for _ in columns)) * np.ones(columns)
     with pytest.raises(ValueError, match=TOO_LARGE.format(dtype="float64", i=1)):
@@ -205,5 +205,5 @@ def test_masked_entries_are_refused():
         post.project(np.ones(3), lower=masked[:2])
     with pytest.raises(ValueError, match="'value' must have no masked entries"):
         post.track(np.ones(3)).update([0, 1, 2], masked)
-    # A masked array of which nothing is masked is an array like any other.
+    # A masked array without masked entries is treated like any other array.
     np.testing.assert_array_equal(post.project(np.ma.array([10.0, 4, 3])), [9, 5, 4])

@@ -36,7 +36,7 @@ def pull(tree: gm.Tree, x: np.ndarray, v: np.ndarray, s: np.ndarray | float = 1.
 
 
 def undetermined(problem: Problem) -> np.ndarray:
-    """Nodes of which only the sum with others is known."""
+    """Nodes that are known only through sums with other nodes."""
     C = exact.covariance(problem.parent, problem.s)
     return np.array([C[i][i] > exact.HUGE / 10**20 for i in range(problem.tree.n)])
 
@@ -46,7 +46,7 @@ def undetermined(problem: Problem) -> np.ndarray:
 
 @given(problems())
 def test_the_exact_optimum(problem):
-    """Whatever the variances, an error of rounding in the largest measurement."""
+    """For all variances, errors are at most the rounding error of the largest measurement."""
     x = problem.solver.project(problem.v)
     expected = exact.project(problem.parent, problem.v, problem.s)
     n = problem.tree.n
@@ -158,7 +158,7 @@ def test_integers_become_floats():
 
 @given(problems(max_n=30), st.integers(0, 2**62))
 def test_whole_numbers_are_read_as_they_are(problem, largest):
-    """No copy is made of them, so every step must take them."""
+    """These arrays are not copied, so every kernel must accept them."""
     tree, post = problem.tree, problem.solver
     if problem.s.min() > 0:
         v = np.random.default_rng(0).integers(-largest, largest, (tree.n, 2), endpoint=True)
@@ -259,7 +259,7 @@ def test_bad_values():
 
 @pytest.fixture
 def short_shared_levels(monkeypatch):
-    """Share even short levels between threads, so that small trees show what large ones do."""
+    """Share even short levels between threads, so that tests can use small trees."""
     # A twin that runs out of time puts arrays back, so threads must not share arrays of twins.
     monkeypatch.setattr(_jit, "_always_compile", True)
     monkeypatch.setattr(_sweep, "SMALLEST_SHARED_LEVEL", 4)
@@ -307,10 +307,10 @@ def test_one_solver_in_many_threads(variance):
 
 
 def test_nothing_changes_after_construction():
-    """Neither the object nor the arrays it holds, whatever is asked of it."""
+    """No method changes the object or the arrays that it holds."""
     problem = random_problem(gm.shapes.grouped(30, rng=1), "node", np.random.default_rng(0))
     post = problem.solver
-    everything(post)  # what is computed on first use is there now
+    everything(post)  # results of the first use are cached now
     before, arrays = dict(vars(post)), pickle.dumps(post)
     v = problem.v.copy()
     for options in ({}, {"nonnegative": True}, {"integer": True}, {"return_info": True}):
@@ -353,7 +353,7 @@ def test_copies(kind, how):
 
 
 def test_trees_with_64_bit_numbers(monkeypatch):
-    """As trees of more than 2^31 nodes have them. Each kernel is compiled again for them."""
+    """Trees of more than 2^31 nodes have such indices, for which each kernel is compiled again."""
     cases = (
         ([2, 2, -1, 2, 0, 0], [1, np.inf, 3, np.inf, np.inf, 6], everything),
         ([-1, 0, 0, 1, 1, 2], None, lambda post: [post.project(np.arange(6.0))]),
@@ -370,7 +370,7 @@ def test_trees_with_64_bit_numbers(monkeypatch):
 
 
 def everything(post: gm.Consistency) -> list:
-    """What there is to ask of a solver."""
+    """Calls of all methods of a solver."""
     v = np.arange(float(post.tree.n))
     results = [
         post.project(v),

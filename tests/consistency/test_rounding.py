@@ -1,4 +1,4 @@
-"""Whole numbers: floor or ceiling at every node, sums exact, ties and chances as documented."""
+"""Whole numbers: floors or ceilings, exact sums, and documented ties and probabilities."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def rounded(tree: gm.Tree, x: np.ndarray, how: bool | str = True, rng=0) -> np.n
 
 
 def assert_whole(tree: gm.Tree, k: np.ndarray, x: np.ndarray) -> None:
-    """int64, exact sums, and nowhere as much as 1 from x, however small the difference."""
+    """Check that the result is int64, adds up, and is less than 1 away from x everywhere."""
     assert k.dtype == np.int64
     assert k.shape == x.shape
     if tree.n > 1:
@@ -63,7 +63,7 @@ def test_not_negative(seed, kind):
 
 @given(trees(30), SEEDS, st.sampled_from([1, 2, 3, 10, None]))
 def test_largest_fractions(tree, seed, parts):
-    """Against one node at a time; with fractions in few parts there are many ties."""
+    """Compared with a loop over nodes; coarse fractions produce many ties."""
     rng = np.random.default_rng(seed)
     leaf_values = rng.normal(0, 5, tree.n_leaves)
     if parts is not None:
@@ -126,7 +126,7 @@ def test_whole_numbers_are_left_alone():
 def test_ties_go_to_the_smallest_number(leaf_values, expected):
     tree = gm.shapes.star(len(leaf_values) + 1)
     assert rounded(tree, tree.aggregate(leaf_values)).tolist() == expected
-    # By number, not by place: the same leaves in reverse, below a root that comes last.
+    # Ties depend on numbers, not on positions: the same leaves in reverse, with the root last.
     n = tree.n
     upside_down = gm.Tree.from_parents(np.r_[np.full(n - 1, n - 1), -1])
     x = np.r_[np.array(leaf_values), np.sum(leaf_values)]
@@ -141,13 +141,13 @@ def test_the_last_digits_decide_no_tie():
     # As in a projection: 8/3 and 2/3 have the same fraction.
     k = gm.reconcile(STAR, [2.0, 3.0, 1.0, -4.0], nonnegative=True, integer=True)
     assert k.tolist() == [3, 3, 0, 0]
-    # And what is a half but for rounding goes up.
+    # A half with a rounding error is rounded up, too.
     x = np.array([np.nextafter(2.5, 0), 1.25, 1.25, 0])
     assert rounded(STAR, x).tolist() == [3, 2, 1, 0]
 
 
 def test_a_half_is_a_half_to_the_last_of_thirty_digits():
-    """At the root as among siblings: fractions count in steps of 2**-30, and halves go up."""
+    """At the root, too, fractions count in steps of 2**-30, and halves are rounded up."""
     tree = gm.shapes.chain(1)
     for below, up in ((2.0**-32, 1), (2.0**-31, 1), (2.0**-30, 0), (2.0**-21, 0)):
         x = np.array([7.5 - below])
@@ -187,12 +187,12 @@ def test_whole_but_for_rounding(how, noise):
         counts = tree.aggregate(rng.integers(-3, 4, tree.n_leaves))
         for _ in range(5):
             x = counts + noise * rng.standard_normal(tree.n)
-            # At random, one is off with a chance of about the noise, if it is off by that.
+            # At random, a value with a tiny error is rounded wrongly with a tiny probability.
             np.testing.assert_array_equal(rounded(tree, x, how, rng), counts)
 
 
 def test_thirds_that_add_up():
-    """Each leaf a third, each sum whole but for rounding, level upon level."""
+    """Each leaf is a third, and the sums are whole except for rounding, on many levels."""
     tree = gm.shapes.complete(3, 7)
     x = gm.reconcile(tree, tree.aggregate(np.full(tree.n_leaves, 1 / 3)))
     whole = np.round(x)
@@ -207,7 +207,7 @@ def test_thirds_that_add_up():
 
 @pytest.mark.parametrize("how", HOW)
 def test_known_totals_are_kept(how):
-    """A count that is known exactly stays, and what is below adds up to it."""
+    """A count that is known exactly does not change, and its children add up to it."""
     rng = np.random.default_rng(5)
     for tree in named_shapes(400).values():
         true = tree.aggregate(rng.poisson(1, tree.n_leaves))
@@ -262,7 +262,7 @@ def test_large_with_fractions():
 
 
 def test_values_that_do_not_add_up():
-    """What is tolerated as rounding of known values may be more than whole numbers can mend."""
+    """Differences that pass as rounding of known values may be too large for whole numbers."""
     s, v = 0, np.array([1e13 + 50, 5e12 + 0.5, 5e12 - 0.5, 0])
     assert gm.reconcile(STAR, v, s)[0] == 1e13 + 50
     out = np.full(4, 7)
@@ -295,7 +295,7 @@ def binary_trees_and_others() -> dict[str, gm.Tree]:
 @pytest.mark.parametrize("name", binary_trees_and_others())
 @pytest.mark.parametrize("whole_root", [False, True])
 def test_expectations_are_the_values(name, whole_root):
-    """Each node goes up as often as its fraction says.
+    """Each node is rounded up with the probability given by its fraction.
 
     By Hoeffding's bound a mean of 4000 draws is off by more than 0.05 with a chance below
     2 exp(-2 * 4000 * 0.05**2) = 4e-9; there are some 300 means in all, and the seeds are fixed.

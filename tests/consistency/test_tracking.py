@@ -1,4 +1,4 @@
-"""Measurements changed one at a time: as good as a new projection, after any sequence."""
+"""Measurements that change one at a time give the same results as a new projection."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_updates_equal_a_full_projection(problem, seed):
 
 @given(problems(max_n=30, kinds=("equal", "node", "wide", "mixed")), SEEDS)
 def test_what_is_kept_depends_on_the_measurements_alone(problem, seed):
-    """Outliers of any size, at any node, in any order, leave not a bit behind."""
+    """Outliers of any size, at any node and in any order, leave no rounding errors behind."""
     rng = np.random.default_rng(seed)
     post = problem.solver
     live, new = post.track(problem.v), post.track(problem.v)
@@ -122,7 +122,7 @@ def test_several_nodes_at_once_are_as_one_by_one(problem, seed, m):
 
 
 class Interrupt(BaseException):
-    """Neither an Exception nor a ValueError, as that of a keyboard."""
+    """An interrupt that is not an Exception, like one from the keyboard."""
 
 
 def interrupted_at(line: int, call, *args) -> bool:
@@ -151,7 +151,7 @@ def interrupted_at(line: int, call, *args) -> bool:
 
 @pytest.mark.parametrize("nodes", [2, [1, 2, 0]])
 def test_an_interrupt_at_any_line_leaves_no_contradiction(nodes):
-    """Neither one in an update, nor another one while the first is undone."""
+    """An interrupt during an update, and another one while the first is undone."""
     post = gm.Consistency(gm.shapes.star(9), {"node": [0.0] + [1.0] * 8})
     before, after = np.arange(9.0), np.arange(9.0)
     after[nodes] = 100
@@ -280,7 +280,7 @@ def test_single_node():
 )
 @pytest.mark.parametrize("n", [3, 3000])
 def test_an_update_that_fails_changes_nothing(node, value, error, message, n):
-    """In a family where all is computed anew, and in one where a path is."""
+    """In a family that is computed completely, and in one of which only a path is."""
     live = gm.Consistency(gm.shapes.star(n)).track(np.arange(n, dtype=float))
     before = live.noisy.copy(), current(live)
     if n > 3:

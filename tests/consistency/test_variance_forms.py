@@ -1,4 +1,4 @@
-"""Variances for all, by node and by level, and what is refused."""
+"""Variances for all nodes, by node and by level, and variances that are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many passes a bounded optimum takes, and how much they touch, at the worst."""
+"""Numbers of passes of a bounded optimum in the worst cases, and the work they do."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def worst_cases(bits: float) -> dict[str, tuple[gm.Tree, np.ndarray, np.ndarray 
         cases[f"spider, {share}"] = (spider(m), np.r_[1.0, v, v], None)
         pairs = np.r_[1.0, 2 * v, np.repeat(v, 2) * rng.uniform(0.5, 1.5, 2 * m)]
         cases[f"spider of pairs, {share}"] = (spider(m, 2), pairs, None)
-        # Inner nodes that were hardly measured make one large family of a deep tree.
+        # Inner nodes with huge variances make a deep tree equivalent to one large family.
         for name, tree in (
             ("caterpillar", gm.shapes.caterpillar(2 * m - 1)),
             ("binary", gm.shapes.complete(2, 11)),
@@ -135,7 +135,7 @@ def test_worst_cases(monkeypatch, bits):
         if bits == 52:
             assert info.passes <= 64, name
         if name.startswith("star"):
-            # The root knows all there is to know about its family.
+            # A star has one family, so few passes are needed.
             assert info.passes <= 5, name
             expected = slow.simplex_star(v, np.ones(tree.n) if s is None else s)
             assert abs(x - expected).max() <= 1e-13 * abs(v).max(), name

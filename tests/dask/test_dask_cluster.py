@@ -34,9 +34,9 @@ def two_workers():
 
 
 def kill_workers(monkeypatch, folder, spared=()):
-    """Of each kind of task but those spared, the first takes its worker with it when it has ended.
+    """Kill the worker of the first task of each kind, right after that task, except those spared.
 
-    Returns the kinds, each with a file that is there once a worker has died.
+    Returns the kinds, each with a file that exists once a worker has died.
     """
     each = engine.Engine.each
     killed = {}

@@ -1,4 +1,4 @@
-"""Records of people that are spread over many files are those that memory counts."""
+"""Counts of people's records in many files equal the counts computed in memory."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ SPARSE = [["c"], ["c", "st"], ["c", "p"], ["c", "st", "rg", "p"]]
 SPECS = {"strict": STRICT, "grouped": GROUPED, "some levels only": SPARSE}
 
 
-# Frames of pandas as those of each library.
+# pandas DataFrames, and the same data in each other library.
 KINDS = {
     "pandas": lambda frame: frame,
     "polars": pl.from_pandas,

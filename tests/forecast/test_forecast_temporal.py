@@ -233,7 +233,7 @@ def test_the_largest_number_of_any_frequency_tells_the_number_of_periods():
     both = found.merge(expected, on=["unique_id", "temporal_id"])
     assert len(both) == 30
     np.testing.assert_allclose(both[f"{MINT}wls_struct_x"], both[f"{MINT}wls_struct_y"])
-    # Nothing tells the last two quarters of the second year, unless it ends with the first two.
+    # The last two quarters of the second year are unknown, unless the structure ends before.
     short = frame[~frame.temporal_id.isin(["quarter-7", "quarter-8"])]
     message = "last one is 'quarter-8', but the last .* is 'quarter-6'. .*temporal_structure"
     for part in (short, short[short.temporal_id != "year-2"]):

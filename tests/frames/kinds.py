@@ -1,4 +1,4 @@
-"""The kinds of frames that every test is run with."""
+"""The libraries of DataFrames with which tests run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KINDS = list(MAKE)
 
 
 def listed(frame, name):
-    """One column as a list, with None where something is missing."""
+    """One column as a list, with None for missing entries."""
     column = frame[name]
     if isinstance(frame, pd.DataFrame):
         return [None if pd.isna(x) else x for x in column.tolist()]

@@ -39,7 +39,7 @@ def series(columns):
     return pd.DataFrame(columns).set_index(LEVELS)["x"]
 
 
-# Every function that takes a vector, as a function of what is given for it.
+# Every function that takes a vector, as a function of that vector.
 PER_LEAF = {
     "aggregate": lambda x: TREE.aggregate(x),
     "lower": lambda x: gm.Consistency(TREE).project(NOISY, lower=x),
@@ -72,7 +72,7 @@ def same(a, b):
 
 @pytest.mark.parametrize("name", [*PER_LEAF, *PER_NODE])
 def test_labelled_series_is_aligned_or_refused(name):
-    """In order or not, a Series with labels never gives other numbers than the plain vector."""
+    """A Series with labels, in any order, gives the same numbers as the plain vector."""
     function = PER_LEAF.get(name) or PER_NODE[name]
     plain, table = (COUNTS, by_leaf) if name in PER_LEAF else (NOISY, by_node)
     if name == "leaf_sum_variance":
@@ -247,7 +247,7 @@ def test_to_frame_gives_the_kind_that_came_in(kind):
     assert listed(frame, "state") == NODES["state"]
     assert listed(frame, "county") == NODES["county"]
     assert listed(frame, "parent") == tree.parent.tolist()
-    # And back: each value finds its node.
+    # Each value finds its node again.
     assert TREE.align(frame, value="total").values.tolist() == tree.aggregate(COUNTS).tolist()
     assert kind_of(gm.release(tree, COUNTS, epsilon=1).to_frame()) == kind
 

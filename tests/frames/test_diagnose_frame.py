@@ -1,4 +1,4 @@
-"""Values of frames checked against each other."""
+"""Diagnostics of the values in DataFrames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames that look wrong are questioned by label, and noisy ones are not."""
+"""DataFrames that look wrong cause warnings that name labels; noisy ones do not."""
 
 from __future__ import annotations
 

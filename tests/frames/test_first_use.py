@@ -1,4 +1,4 @@
-"""What a first table of one's own often has: text for numbers, '' for missing, an index."""
+"""Typical first tables of users: numbers as text, '' for missing labels, an index."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_the_label_total_does_not_stand_for_the_root(kind):
         ValueError, match=r"'shop' must not have 'total' as one of several .* row 2 .* miss"
     ):
         gm.reconcile_frame(frame, ["shop"], "y")
-    # Alone in the first level it is the root itself.
+    # A single label in the first level is the root.
     named = MAKE[kind]({"all": ["total"] * 3, "shop": SHOPS, "y": [1.0, 2.0, 6.0]})
     assert list(np.asarray(gm.reconcile_frame(named, ["all", "shop"], "y")["y"])) == [2, 3, 5]
 

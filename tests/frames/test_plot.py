@@ -1,4 +1,4 @@
-"""Pictures are drawn, with what their axes should say; outlines and notebooks."""
+"""Pictures with the right labels of axes; outlines of trees; notebooks."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_sums_are_red_where_children_add_up_to_something_else():
     ax = gm.plot.sums(TREE, [705, 677.5, 29, 304, 372, 29], [0.5, 2, 2, 2, 2, 1.25])
     assert {"total\n705 ± 0.5\nchildren: 706.5", "NY\n677.5 ± 2\nchildren: 676"} <= texts(ax)
     assert any("± 1.2" in text for text in texts(ax))
-    # Rounding is no contradiction.
+    # Rounding errors are not contradictions.
     ax = gm.plot.sums(gm.shapes.star(4), [0.3, 0.1, 0.1, 0.1])
     assert not any("children" in text for text in texts(ax))
     with pytest.raises(ValueError, match="'std_error' must be finite; node 1 is nan"):

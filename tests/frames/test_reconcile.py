@@ -365,7 +365,7 @@ def test_the_order_of_rows_does_not_show_in_a_public_tree(seed):
     "options", [{}, {"count": "n"}, {"person": "who"}, {"ignore_unknown": True}], ids=str
 )
 def test_that_nobody_has_a_record_is_not_seen_from_an_error(kind, options):
-    """Data with one record are neighbours of data with none."""
+    """A data set with one record and one without records are neighbours."""
     leaves = pd.DataFrame({"state": ["NY", "VT"], "county": ["a", "b"]})
     frame = MAKE[kind]({"state": ["NY"], "county": ["a"], "n": [1], "who": ["x"]})
     nobody = frame.iloc[:0] if kind == "pandas" else frame.slice(0, 0)

@@ -32,7 +32,7 @@ from surface import MISSING, MODULES, public_attributes, public_names
 import gmtree as gm
 
 SECONDS = float(os.environ.get("GMTREE_FUZZ_SECONDS", "5"))
-# None of these calls has much to do; the first of a kind may have to be compiled.
+# These calls are fast, but the first of each kind may have to compile kernels.
 SECONDS_PER_CALL = 120
 
 TREE = gm.shapes.complete(2, 3)
@@ -67,7 +67,7 @@ def base_forecasts() -> Any:
 
 
 def periodic_forecasts() -> Any:
-    """The same for two halves of a year and for the year."""
+    """Forecasts of two halves of a year and of the year."""
     import pandas as pd
 
     periods = pd.DataFrame({"temporal_id": ["year-1", "half-1", "half-2"]})
@@ -100,7 +100,7 @@ def tables() -> dict[str, Any]:
     return {"axes": {"sex": 2}, "variance": {(): 1.0, ("sex",): np.ones(7)}}
 
 
-# What methods are called on: the same object every time, but for those that change.
+# The objects of methods: one for all calls, except for objects that change.
 INSTANCES: dict[str, Callable[[], Any]] = {
     "Account": lambda: gm.privacy.Account(rho=100),
     "Tracker": lambda: gm.Consistency(TREE).track(VALUES),
@@ -170,7 +170,7 @@ GOOD: dict[str, Any] = {
     "values": VALUES.copy,
     "x": COUNTS.copy,
 }
-# Where a parameter means something else than elsewhere; None leaves the default.
+# Good arguments of parameters with an unusual meaning; None leaves the default.
 SPECIAL: dict[str, dict[str, Any]] = {
     "Tree.from_adjacency": {"A": lambda: gm.adjacency(TREE).toarray(), "root": None},
     "gmtree.optimal_shares": {"rho": None},
@@ -358,7 +358,7 @@ LEFT_OUT = {
 }
 if find_spec("networkx") is None:
     LEFT_OUT |= dict.fromkeys(["Tree.to_networkx", "Tree.from_networkx"], "needs networkx")
-# Their good argument names a file that is not there.
+# The good argument of these functions names a file that does not exist.
 READERS = ("Release.load", "TableRelease.load", "gmtree.privacy.load_ledger")
 OPERATORS = ["__matmul__", "__rmatmul__"]
 
@@ -414,14 +414,14 @@ def good_arguments(name: str) -> tuple[list[str], dict[str, Any]]:
 
 
 class Odd:
-    """An object that nothing knows what to do with."""
+    """An object that no function accepts."""
 
     def __repr__(self) -> str:
         return "Odd()"
 
 
 def library(name: str) -> Any:
-    """A library of frames; without it, something as wrong."""
+    """A DataFrame library; if it is missing, another wrong argument."""
     return import_module(name) if find_spec(name) else Mock()
 
 
@@ -497,18 +497,18 @@ WRONG: dict[str, Callable[[], Any]] = {
     "arrow": lambda: library("pyarrow").table({"a": [1, 2], "b": ["x", None]}),
 }
 
-# What an error may say without naming an argument.
+# Messages that need not name an argument.
 ALLOWED = (
     "positional argument",  # Python's own, for missing arguments
     "keyword argument",
     "is not square and has no solve",
-    "would take",  # more memory than there is
+    "would take",  # more memory than the machine has
     "matmul",
 )
 
 
 def snapshot(value: Any) -> Any:
-    """Something to tell a changed argument by."""
+    """A description of an argument, from which the test sees a change."""
     if isinstance(value, np.ndarray):
         return value.dtype, value.shape, value.flags.writeable, value.tobytes()
     if isinstance(value, (list, tuple)):
@@ -519,7 +519,7 @@ def snapshot(value: Any) -> Any:
 
 
 def call(name: str, arguments: dict[str, Any]) -> Exception | None:
-    """Call a function; what it raised, if that is allowed, or None."""
+    """Call a function; return the exception if it is an allowed one, or None."""
     before = {key: snapshot(value) for key, value in arguments.items()}
     function, parameters = FUNCTIONS[name](), signature(name).parameters
     positional = [

@@ -1,4 +1,4 @@
-"""Other ways to run: without compilation, with bounds checks, with nowhere to write."""
+"""Other environments: no compilation, bounds checks, no directory that can be written."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ print(sum(sweeps.propagate.stats.cache_hits.values()))
 
 @pytest.fixture
 def frozen_install(tmp_path) -> Path:
-    """A copy of the package beside which nothing can be written, not even by root."""
+    """A copy of the package in a folder in which nobody can write, not even root."""
     site = tmp_path / "site"
     shutil.copytree(PACKAGE, site / "gmtree", ignore=shutil.ignore_patterns("__pycache__"))
     (site / "gmtree" / "_kernels" / "__pycache__").write_text("a file where a directory would be")
@@ -132,7 +132,7 @@ def test_a_cache_directory_helps(frozen_install, tmp_path):
 
 
 def test_machine_code_is_renewed_with_shared_functions(tmp_path):
-    """Numba alone would look only at the file in which a kernel stands."""
+    """Numba alone would check only the file that contains the kernel."""
     shutil.copytree(PACKAGE, tmp_path / "gmtree", ignore=shutil.ignore_patterns("__pycache__"))
     use = (
         "import gmtree as gm; post = gm.Consistency(gm.shapes.chain(2), [2.0, 2.0]);"
@@ -148,7 +148,7 @@ def test_machine_code_is_renewed_with_shared_functions(tmp_path):
 
 
 class Dispatcher:
-    """What numba makes of a function, in a version that keeps machine code in some other way."""
+    """A compiled function of a numba version that stores machine code differently."""
 
     def __init__(self, function, options):
         self.function, self.options = function, options
@@ -158,7 +158,7 @@ class Dispatcher:
 
 
 class Cache:
-    """A cache without the attributes that tell whether a file has changed."""
+    """A cache without the attributes from which changes of files are seen."""
 
     _cache_file = object()
 

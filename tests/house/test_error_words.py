@@ -1,4 +1,4 @@
-"""Errors name the first node that breaks a rule, and rules have the limits they state."""
+"""Errors name the first node that breaks a rule, and state the true limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every example runs once, small, and ends with its picture if it has one."""
+"""Every example runs once, on small data, and draws its picture if it has one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NEEDS = {
     "start_opendp.py": ("opendp",),
     "tourism.py": ("statsforecast", "pyhts"),
 }
-# What makes an example small; none where it is small by itself.
+# Options that make an example small; none if it is small already.
 ARGUMENTS = {
     "census_release.py": ["--nodes", "20000", "--epsilon", "1"],
     "distributed_release.py": ["--leaves", "20000", "--partitions", "4"],
@@ -28,12 +28,12 @@ ARGUMENTS = {
     "private_tables.py": ["--nodes", "3000"],
     "tourism.py": ["--model", "naive"],
 }
-# This one starts processes that import the file they were started from.
+# This example starts processes, which import its file.
 IN_A_PROCESS_OF_ITS_OWN = ["distributed_release.py"]
 
 
 def run(name: str, *arguments: str) -> None:
-    """Run an example as its user does; warnings are errors, as in all tests."""
+    """Run an example like a user; warnings are errors, as in all tests."""
     if name in IN_A_PROCESS_OF_ITS_OWN:
         command = [sys.executable, "-W", "error", str(FOLDER / name), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
@@ -91,7 +91,7 @@ def private_tables(text: str) -> None:
 
 
 def census_release(text: str) -> None:
-    """It prints what it promises."""
+    """The example prints the promised results."""
     rows = {
         line[:20].strip(): line[20:].split() for line in text.splitlines() if line[20:21] == " "
     }

@@ -51,7 +51,7 @@ def test_structure(shapes, name):
     highest = np.zeros(tree.n, tree.node_height.dtype)
     np.maximum.at(highest, above, tree.node_height[child])
     np.testing.assert_array_equal(tree.node_height, 1 + highest)
-    # A sort by height, position of the parent, and number leaves the order as it is.
+    # Sorting by height, position of the parent, and number does not change the order.
     np.testing.assert_array_equal(tree.rank[tree.order], np.arange(tree.n))
     above_rank = np.where(tree.parent < 0, -1, tree.rank[tree.parent])
     expected = np.lexsort((np.arange(tree.n), above_rank, -tree.node_height))
@@ -161,7 +161,7 @@ def test_star_of_ten_million(root):
 def test_memory(shapes, name, dtype):
     """A tree keeps at most 16 bytes per node and takes at most 48 while it is built."""
     parent = shapes[name].parent.astype(dtype)
-    gm.Tree.from_parents(parent)  # what is compiled stays in memory
+    gm.Tree.from_parents(parent)  # machine code stays in memory
     tracemalloc.start()
     try:
         tree = gm.Tree.from_parents(parent)

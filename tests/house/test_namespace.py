@@ -1,6 +1,6 @@
 """The public surface, written out in `namespace.txt` so that a change of it shows in review.
 
-After a change that is meant, write the file anew::
+After an intended change, write the file again::
 
     PYTHONPATH=tests python tests/house/test_namespace.py
 """
@@ -27,7 +27,7 @@ WRITTEN = Path(__file__).with_name("namespace.txt")
 
 
 class Text(str):
-    """An annotation that is shown as it was written, without quotes, by every Python."""
+    """An annotation that every version of Python shows as it is written, without quotes."""
 
     def __repr__(self) -> str:
         return str(self)

@@ -1,4 +1,4 @@
-"""Interpreted kernels: the bits of compiled ones, on small trees only, for a short time only."""
+"""Interpreted kernels give the bits of compiled ones, and run on small trees for a short time."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_the_environment_switches_tiers_off(kernel, monkeypatch):
 
 @pytest.mark.parametrize("reads", [1, 2, 4, 7, 9])
 def test_a_kernel_is_compiled_when_its_time_is_up(kernel, monkeypatch, reads):
-    """Even in the middle of a call: what the call has changed by then is put back."""
+    """If time is up during a call, all changes of that call are undone."""
     clock = count()
     monkeypatch.setattr(_jit, "perf_counter", lambda: next(clock))
     monkeypatch.setattr(_jit, "_BEFORE_COMPILING", reads)

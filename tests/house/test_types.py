@@ -1,4 +1,4 @@
-"""What type checkers tell a user: `typed_user.py` passes mypy's strictest settings and pyright."""
+"""Types for users: `typed_user.py` passes mypy's strictest settings and pyright."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_script_runs(capsys):
 
 @pytest.fixture(scope="module")
 def mypy(tmp_path_factory) -> list[str]:
-    """The command; what it has found out about the package is kept from one test to the next."""
+    """The command; its cache is kept from one test to the next."""
     pytest.importorskip("mypy", reason="mypy is not installed")
     cache = tmp_path_factory.mktemp("mypy")
     # Errors inside the package are those of `mypy` in its own settings.

@@ -52,7 +52,7 @@ class Text(NamedTuple):
 
 
 def texts(path: Path) -> Iterator[Text]:
-    """All docstrings, blocks of comments and texts of errors and warnings in a file."""
+    """Yield all docstrings, blocks of comments and messages of a file."""
     source = path.read_text()
     name = str(path.relative_to(ROOT))
     tree = ast.parse(source)

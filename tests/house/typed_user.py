@@ -1,4 +1,4 @@
-"""What a user might write, with the types that checkers should see. `test_types.py` checks it."""
+"""Typical code of users, with the types that checkers should infer. `test_types.py` checks it."""
 
 from __future__ import annotations
 

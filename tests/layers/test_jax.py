@@ -133,7 +133,7 @@ def test_solves_and_optimum_without_negative_values_equal_those_of_torch_and_num
 
 
 def test_second_derivatives_without_negative_values():
-    """Those of the projection in which the same leaves are held at zero."""
+    """The derivatives are those of the projection with the same leaves held at zero."""
     rng = np.random.default_rng(5)
     v, s = jnp.array(rng.normal(size=(9, 2))), jnp.array(rng.uniform(1, 2, 9))
 

@@ -40,7 +40,7 @@ def solved(tree: gm.Tree, v: torch.Tensor, w: torch.Tensor, e: torch.Tensor, up:
 
 
 def test_values_and_jacobians_equal_dense_algebra_on_300_trees():
-    """Also with other axes, and by level; weights of solves, too."""
+    """Also for other axes, for variances by level, and for weights of solves."""
     rng = np.random.default_rng(1)
     for k in range(300):
         make = (gm.shapes.random_recursive, gm.shapes.star, gm.shapes.caterpillar)[k % 3]
@@ -165,7 +165,7 @@ def test_axes_types_and_memory(shape):
 
 
 def test_tensors_are_not_copied(monkeypatch):
-    """Sweeps read the memory of tensors with nodes first, and results are what they wrote."""
+    """Sweeps use the memory of tensors whose first axis is the nodes, without copies."""
     seen = []
     for kind in (_layers.Projection, _layers.Solve):
 
@@ -186,7 +186,7 @@ def test_tensors_are_not_copied(monkeypatch):
 
 @pytest.mark.parametrize("peer", [c for c in COMPARISONS if c.task == LAYER], ids=lambda c: c.peer)
 def test_peers_compute_the_same(peer):
-    """Those that `gmtree bench peers` measures."""
+    """The peers that `gmtree bench peers` measures agree with gmtree."""
     assert peer.prepare(gm.shapes.complete(3, 4)).difference() < peer.tolerance
 
 

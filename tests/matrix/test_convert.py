@@ -33,7 +33,7 @@ def check_sparse(matrix: sparse.csr_array, expected: np.ndarray) -> None:
 
 
 def _within_rows(matrix: sparse.csr_array) -> np.ndarray:
-    """Which neighbouring entries belong to one row."""
+    """A mask of neighbouring entries that belong to one row."""
     row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
     return row[1:] == row[:-1]
 
@@ -102,7 +102,7 @@ def test_matrices_agree_with_pairs(tree, seed):
 
 @given(parents(max_n=15), seeds)
 def test_distances_among_some_nodes(parent, seed):
-    """In any order, several times the same, and none at all."""
+    """Pairs in any order, repeated pairs, and no pairs."""
     tree, rng = gm.Tree.from_parents(parent), np.random.default_rng(seed)
     nodes = rng.integers(0, tree.n, rng.integers(0, 2 * tree.n))
     for edge in (None, rng.integers(-9, 10, tree.n), lengths(tree.n, seed)):

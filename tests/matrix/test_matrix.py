@@ -234,7 +234,7 @@ def test_float32_is_as_exact_as_it_can_be():
 
 
 def layouts(v: np.ndarray) -> dict[str, np.ndarray]:
-    """The same numbers in other places of memory."""
+    """The same numbers with another layout in memory."""
     frozen = v.copy()
     frozen.flags.writeable = False
     wide = np.zeros((3 * v.shape[0], *v.shape[1:]), v.dtype)
@@ -308,7 +308,7 @@ def test_in_place(parent, node, columns, seed):
 
 @given(parents(max_n=12), node_weights, SEEDS)
 def test_out_that_overlaps(parent, node, seed):
-    """A result may be written over a part of v, or over v seen from the other end."""
+    """The result may overlap a part of v, or v in reverse."""
     tree = gm.Tree.from_parents(parent)
     G = gm.GenerationMatrix(tree, node(tree.n))
     start = np.random.default_rng(seed).standard_normal(tree.n)
@@ -798,7 +798,7 @@ def test_a_million_small_numbers_in_32_bits_add_up():
 
 @pytest.mark.parametrize("columns", [(), (2,)])
 def test_ones_in_32_bits_are_counted_past_what_32_bits_can_count(columns):
-    """A sum of float32 that has reached 2^24 stays there, however many ones are added."""
+    """In float32 a sum of 2^24 does not grow, however many ones are added."""
     tree = gm.shapes.star(1002)
     v = np.ones((tree.n, *columns), np.float32)
     v[0], v[1] = 0, 2**24

@@ -77,7 +77,7 @@ def test_extreme_scales(scale):
 
 
 def check_invariants(tree: gm.Tree) -> None:
-    """The three properties that every step keeps, and where the steps end."""
+    """Every step keeps three properties, and the last step gives the factor L."""
     tree = tree.canonical()
     n, n1 = tree.n, tree.n_internal
     if n1 == 0:

@@ -1,4 +1,4 @@
-"""The methods gmtree is compared with: right by their own formulas, and as good as they can be."""
+"""The baselines agree with their published formulas, and have the errors that these imply."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_boosting_is_not_consistent_on_other_trees():
 
 
 def test_boosting_on_trees_whose_powers_overflow():
-    """3^2000 is no floating-point number; the ratios are."""
+    """3^2000 is too large for a floating-point number, but the ratios are not."""
     spine = np.arange(-1, 1999)
     tree = gm.Tree.from_parents(np.concatenate([spine, [0, 0]]))
     v = np.random.default_rng(0).normal(10, 3, tree.n)
@@ -87,7 +87,7 @@ def test_boosting_on_trees_whose_powers_overflow():
 
 
 def boosting_by_fractions(tree: gm.Tree, v: np.ndarray) -> np.ndarray:
-    """For a spine of nodes 0, 1, ..., with two more leaves on node 0."""
+    """A path of nodes 0, 1, ..., with two more leaves below node 0."""
     k, n = 3, tree.n - 2
     z, total = v.copy(), np.zeros(n)
     for i in range(n - 2, -1, -1):

@@ -281,7 +281,7 @@ def test_taxi_look_alike_of_a_month():
     assert families[:2].sum() == 0
     np.testing.assert_allclose(families[2:] / families.sum(), [0.4, 0.3, 0.2, 0.1], atol=0.005)
     days = counts.reshape(31, 24, 3600).sum(axis=2)
-    # Busy in the evening, quiet before dawn; Saturdays (5 January) above Mondays (7 January).
+    # More rides in the evening than before dawn, and on Saturday 5 than on Monday 7 January.
     assert days[:, 19].min() > 3 * days[:, 4].max()
     assert days[4].sum() > 1.1 * days[6].sum()
     # As Poisson counts have it, the variance within a quarter of an hour is the mean.

@@ -133,7 +133,7 @@ def test_release_has_the_published_error():
     x = np.arange(tree.n_leaves)
     errors = [gm.gmc.release(tree, x, 2, rng=rng) - tree.aggregate(x) for _ in range(runs)]
     total = np.mean(np.sum(np.square(errors), axis=1))
-    # One run is off by its own size or so, the mean of 3,000 by a fiftieth.
+    # The error of one run is about as large as its mean, that of 3,000 runs a fiftieth of it.
     assert total == pytest.approx(2 * tree.n_leaves * (tree.height / 2) ** 2, rel=0.1)
 
 

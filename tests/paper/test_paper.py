@@ -17,7 +17,7 @@ import gmtree as gm
 
 
 def check_structure(tree: gm.Tree) -> None:
-    """What the structure matrix says about one node or two."""
+    """Properties of one or two nodes as expressions in the structure matrix."""
     parent, n = tree.parent.tolist(), tree.n
     S = gm.GenerationMatrix(tree)
     G, one, nodes = S.toarray(), np.ones(n), np.arange(n)
@@ -77,7 +77,7 @@ def check_conversions(tree: gm.Tree) -> None:
 
 
 def check_weighted(tree: gm.Tree, seed: int) -> None:
-    """What holds for weights of either sign."""
+    """Identities for weights of either sign."""
     n = tree.n
     rng = np.random.default_rng(seed)
     node, edge = rng.uniform(1, 2, (2, n)) * rng.choice([-1, 1], (2, n))
@@ -90,7 +90,7 @@ def check_weighted(tree: gm.Tree, seed: int) -> None:
     np.testing.assert_allclose(G.solve(v), np.linalg.solve(dense, v), atol=1e-8)
     np.testing.assert_allclose(G.T.solve(v), np.linalg.solve(dense.T, v), atol=1e-8)
 
-    # What a value reaches: downward its descendants, upward its ancestors.
+    # A value affects its descendants downward, and its ancestors upward.
     i = int(rng.integers(n))
     unit = np.eye(n)[i]
     np.testing.assert_array_equal(G.solve(unit) != 0, tree.is_ancestor(i, np.arange(n)))
@@ -161,7 +161,7 @@ def check_constraints(tree: gm.Tree) -> None:
     equivalent = gm.GenerationMatrix(tree.k_order_subtree(1), node, 1 / node)
     small = equivalent.toarray()
     np.testing.assert_allclose(small.T @ small, M.T @ M, atol=1e-12)
-    # Two solves replace the inverse of M^T M; the projection has trace n - n_1 = m.
+    # Two solves replace the inverse of M^T M, and the trace of the projection is n - n_1 = m.
     x = np.random.default_rng(1).normal(size=tree.n_internal)
     np.testing.assert_allclose(
         equivalent.solve(equivalent.T.solve(x)), np.linalg.solve(M.T @ M, x), atol=1e-9
@@ -201,6 +201,6 @@ def test_the_tour_runs_and_prints(capsys):
     tour = Path(__file__).parents[2] / "examples" / "paper_tour.py"
     run_path(str(tour), run_name="__main__")
     out = capsys.readouterr().out
-    # The tour itself refuses to end before it has shown everything.
+    # The tour itself checks that it has shown everything.
     assert "All 11 definitions, 11 properties, 9 theorems, 2 corollaries and 2 algorithms" in out
     assert all(f"\nTheorem {k}, " in out for k in range(1, 10))

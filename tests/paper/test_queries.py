@@ -68,7 +68,7 @@ def test_highest_cover_is_the_fewest_on_all_small_trees():
                 cover = reference.highest_cover(tree, a, b)
                 fewest = reference.fewest_covers(tree, a, b)
                 assert cover in fewest
-                # Another one of the same size differs by only children in place of parents.
+                # Two smallest covers differ only by only children in place of their parents.
                 for other in fewest:
                     below = reference.spans(tree)
                     assert sorted(map(sorted, (below[i] for i in other))) == sorted(
@@ -77,7 +77,7 @@ def test_highest_cover_is_the_fewest_on_all_small_trees():
 
 
 def check_covers(tree: gm.Tree, ranges: list[tuple[int, int]], **options) -> None:
-    # Distinct powers of two: a sum tells exactly which nodes it is made of.
+    # Values are distinct powers of two, so a sum identifies its summands.
     values = 2.0 ** np.arange(tree.n) if tree.n <= 50 else np.random.default_rng(0).random(tree.n)
     got = queries.range_sum(tree, values, np.array(ranges).reshape(-1, 2), **options)
     expected = [reference.cover_sum(tree, values, a, b) for a, b in ranges]
@@ -102,7 +102,7 @@ def test_cover_with_few_and_many_ranges(shape):
     tree = named_shapes(20)[shape]
     every = reference.all_ranges(tree.n_leaves)
     check_covers(tree, every)
-    # Few ranges in a large tree are summed sibling by sibling, without prefix sums.
+    # In a large tree, few ranges are added up sibling by sibling, without prefix sums.
     for pair in every[:: max(1, len(every) // 10)]:
         check_covers(tree, [pair])
 

@@ -1,4 +1,4 @@
-"""Slow, obvious twins of what gmtree computes, one node at a time or with dense matrices."""
+"""Slow, obvious versions of gmtree's functions: one node at a time, or with dense matrices."""
 
 from __future__ import annotations
 

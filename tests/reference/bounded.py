@@ -45,7 +45,7 @@ class Problem:
         return float(max(1.0, np.abs(self.v).max(), np.abs(finite).max(initial=0)))
 
     def numbered(self, number: np.ndarray) -> Problem:
-        """The same problem when node i is called number[i]; leaves stay where they are."""
+        """The problem with node i called number[i]; leaves keep their order."""
         parent = renumber(self.parent, number)
         old = [int(np.flatnonzero(number == leaf)[0]) for leaf in reference.leaves(parent)]
         here = reference.leaves(self.parent)
@@ -69,7 +69,7 @@ def objective(problem: Problem, x: np.ndarray) -> float:
 
 
 def with_held(problem: Problem, held: list[int]) -> np.ndarray | None:
-    """The optimum with these leaves at their bounds and the others without any.
+    """The optimum with these leaves at their bounds and no bounds for all other leaves.
 
     By the equations that say so, with a multiplier for each exactly known node. None where
     those cannot be solved.
@@ -95,7 +95,7 @@ def with_held(problem: Problem, held: list[int]) -> np.ndarray | None:
 
 
 def active_set(problem: Problem) -> np.ndarray:
-    """Hold the leaf farthest below its bound, one at a time, until there is none."""
+    """Hold the leaf that is farthest below its bound, one at a time, until no leaf is below."""
     leaves = reference.leaves(problem.parent)
     held: list[int] = []
     while True:
@@ -103,7 +103,7 @@ def active_set(problem: Problem) -> np.ndarray:
         assert x is not None
         short = x[leaves] - problem.lower
         short[held] = 0
-        # What is known exactly cannot move, whatever rounding makes of it.
+        # Exactly known leaves cannot move, whatever rounding makes of them.
         short[problem.s[leaves] == 0] = 0
         if short.min() >= -1e-11 * problem.scale:
             return x
@@ -111,7 +111,7 @@ def active_set(problem: Problem) -> np.ndarray:
 
 
 def brute_force(problem: Problem) -> np.ndarray:
-    """Of all sets of leaves held at their bounds, the best that keeps within all of them."""
+    """The best feasible optimum over all sets of leaves held at their bounds."""
     leaves = reference.leaves(problem.parent)
     can = [j for j in range(len(leaves)) if np.isfinite(problem.lower[j])]
     best = None
@@ -136,7 +136,7 @@ def optimality_gap(problem: Problem, x: np.ndarray) -> float:
     leaves = reference.leaves(problem.parent)
     used, known = (s > 0) & np.isfinite(s), s == 0
     gradient = A[used].T @ ((x - problem.v)[used] / s[used])
-    # A leaf that others leave no room may be rounded to just above its bound.
+    # A leaf without room may be rounded to just above its bound.
     at_bound = x[leaves] <= problem.lower + 1e-12 * problem.scale
     # Rows in units of values: how far a leaf alone would move.
     curvature = A[used].T @ (1 / s[used])
@@ -151,7 +151,7 @@ def optimality_gap(problem: Problem, x: np.ndarray) -> float:
 
 
 def by_nnls(problem: Problem) -> np.ndarray:
-    """The optimum by scipy, where all variances are positive and finite."""
+    """The optimum by scipy, if all variances are positive and finite."""
     A, weight = problem.sums, 1 / np.sqrt(problem.s)
     shifted = (problem.v - A @ problem.lower) * weight
     above, _ = nnls(A * weight[:, None], shifted, maxiter=10_000)

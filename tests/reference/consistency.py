@@ -17,7 +17,7 @@ from trees import parents
 import gmtree as gm
 import reference
 
-# Stands for "not measured": so large that what depends on it is plain to see.
+# Stands for "not measured", and is so large that variances that depend on it stand out.
 HUGE = Fraction(10) ** 60
 
 
@@ -102,7 +102,7 @@ def project(parent: Sequence[int], v: np.ndarray, variance: np.ndarray) -> list[
 
 
 def projection(parent: Sequence[int], variance: np.ndarray) -> list[list[Fraction]]:
-    """The matrix that turns measurements into consistent values; exact values count as 0."""
+    """The matrix from measurements to consistent values; exact values count as 0."""
     n, s = len(parent), fractions(variance)
     unit = [[Fraction(int(i == j and s[i] > 0)) for j in range(n)] for i in range(n)]
     return estimates(parent, s, unit)
@@ -192,7 +192,7 @@ def random_problem(tree: gm.Tree, kind: str, rng: np.random.Generator) -> Proble
     else:
         s = np.broadcast_to(given, n).astype(float)
     if tree.height == n and np.ndim(given):
-        # On a chain it has to be said which they are.
+        # On a chain, the form of the variances must be stated.
         given = {"level": given} if kind == "level" else per_node(given)
     truth = tree.aggregate(rng.integers(0, 100, tree.n_leaves)).astype(float)
     noise = rng.standard_normal(n) * 10 ** rng.uniform(-2, 2, n)
@@ -200,7 +200,7 @@ def random_problem(tree: gm.Tree, kind: str, rng: np.random.Generator) -> Proble
 
 
 def _mixed(tree: gm.Tree, rng: np.random.Generator) -> np.ndarray:
-    """Some nodes known exactly, some not measured, no leaf without a measurement above it."""
+    """Some nodes are known exactly, some are not measured; each leaf or an ancestor is measured."""
     s = rng.uniform(0.1, 10, tree.n)
     s[rng.random(tree.n) < 0.3] = np.inf
     s[rng.random(tree.n) < 0.2] = 0

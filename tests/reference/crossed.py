@@ -36,7 +36,7 @@ class Crossed(NamedTuple):
 
     @property
     def measured(self) -> np.ndarray:
-        """Pairs that are measured and exist."""
+        """Pairs that exist and are measured."""
         return np.isfinite(self.s) & (self.sums.sum(axis=1) > 0).reshape(self.s.shape)
 
     @property

@@ -1,4 +1,4 @@
-"""What other measurements say about a node: its measurement is removed and all is solved again."""
+"""Estimates of nodes from all other measurements, by removing one and solving again."""
 
 from __future__ import annotations
 

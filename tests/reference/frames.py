@@ -1,4 +1,4 @@
-"""Slow, obvious twins of what reads labels, sets of leaves and Newick text."""
+"""Slow, obvious readers of labels, sets of leaves and Newick text."""
 
 from __future__ import annotations
 

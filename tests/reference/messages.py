@@ -1,4 +1,4 @@
-"""What subtrees tell the rest of a tree, node by node; and sums of a stretch of leaves."""
+"""Messages of subtrees to the rest of a tree, node by node."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def messages(parent, v, s, bound):
             return
         t = sum(found[c][1] for c in below)
         b = sum(found[c][0] for c in below)
-        # How far each unit of variance below may fall until a child is at its least value.
+        # The least change per unit of variance until a child is at its least value.
         steps = [(least - z) / q for z, q, least in (found[c] for c in below) if q > 0]
         least = b + t * max(steps) if steps else -np.inf
         found[i] = (v[i] * t + b * s[i]) / (s[i] + t), s[i] * t / (s[i] + t), least

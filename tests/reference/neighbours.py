@@ -49,7 +49,7 @@ def changes(
 def any_changes(
     tree: gm.Tree, axes: dict[str, int], neighbors: str, most: int
 ) -> Iterator[tuple[tuple, tuple]]:
-    """All that a person's records can become, for those who know the exact counts."""
+    """All changes of a person's records that agree with the exact counts."""
     sizes = range(most + 1) if neighbors == "add_remove" else [most]
     before = [g for k in sizes for g in groups(tree, axes, k, None)]
     yield from product(before, before)

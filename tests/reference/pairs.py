@@ -1,4 +1,4 @@
-"""Slow, obvious twins for pairs of nodes, eigenvectors and other matrices of a tree."""
+"""Slow, obvious versions of queries about pairs, of eigenvectors and of other matrices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slow, obvious twins of the queries: covers by trying them all, sums one leaf at a time."""
+"""Slow, obvious queries: covers by trying all of them, sums one leaf at a time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def all_ranges(m: int) -> list[tuple[int, int]]:
 
 
 def highest_cover(tree: gm.Tree, a: int, b: int) -> set[int]:
-    """Nodes whose leaves all lie in [a, b), and whose parent has others too."""
+    """Nodes with all leaves in [a, b), whose parents have some leaves outside."""
     wanted = set(range(a, b))
     inside = [bool(span) and span <= wanted for span in spans(tree)]
     return {

@@ -63,7 +63,7 @@ def cumulative(law: str, scale: float, x: np.ndarray) -> np.ndarray:
 
 
 def chi_square(law: str, scale: float, draws: np.ndarray) -> float:
-    """Probability of bins that fit worse, if the draws have the law."""
+    """Probability of bins that fit worse, if the draws have the given distribution."""
     edges = bins(law, scale, draws.size)
     found = counts(draws, edges)
     expected = np.diff(np.concatenate([[0.0], cumulative(law, scale, edges), [1.0]]))
@@ -125,13 +125,13 @@ def probability_within(
             spread[::steps] = p
             total = signal.fftconvolve(total, spread)
     middle = total.size // 2
-    # An error that equals the width is within it, whatever rounding says.
+    # An error that equals the width counts as within it, despite rounding.
     ends = [min(math.floor(float(width / float(unit)) + 1e-6), middle) for width in widths]
     return [float(total[middle - k : middle + k + 1].sum()) for k in ends]
 
 
 class ExhaustedError(Exception):
-    """More words were asked for than there are."""
+    """More random words were requested than the source has."""
 
 
 class GivenWords:

@@ -1,4 +1,4 @@
-"""Constructors: what they accept, what they refuse and how, and labels."""
+"""Constructors: arguments that they accept, errors for all others, and labels."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def on_a_cycle(parent: list[int], i: int) -> bool:
 
 
 def check_parents_in_range(parent: list[int]) -> None:
-    """A tree exactly if there is one root and no node is its own ancestor."""
+    """Parents make a tree if and only if there is one root and no node is its own ancestor."""
     cyclic = [i for i in range(len(parent)) if on_a_cycle(parent, i)]
     roots = [i for i, p in enumerate(parent) if p == -1]
     if len(roots) == 1 and not cyclic:
@@ -264,7 +264,7 @@ def test_edges_in_any_order(parent, random, kind):
     assume(rows)
     child, above = [c for c, _ in rows], [p for _, p in rows]
     tree = gm.Tree.from_edges(child, above)
-    # Numbers follow the sorted labels, so nodes are what they were.
+    # Numbers follow the sorted labels, so nodes keep their numbers.
     assert tree.labels.tolist() == [name(i) for i in range(len(parent))]
     np.testing.assert_array_equal(tree.parent, parent)
     assert [tree.node(name(i)) for i in range(tree.n)] == list(range(tree.n))
@@ -662,7 +662,7 @@ ANYTHING = st.one_of(
 
 
 def snapshot(x: object) -> str:
-    """What an input looks like, to see that it was left alone."""
+    """A description of an input, from which tests see that it was not changed."""
     if isinstance(x, np.ndarray):
         return f"{x.dtype} {x.shape} {x.tolist()!r}"
     if isinstance(x, nx.DiGraph):

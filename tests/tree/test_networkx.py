@@ -1,4 +1,4 @@
-"""Trees to and from networkx and scipy, and their own answers beside ours."""
+"""Trees to and from networkx and scipy, and their results compared with ours."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_one_node_without_a_name():
 
 @given(trees(), st.data())
 def test_round_trip_keeps_lengths_and_any_labels(tree, data):
-    """Also where labels are repeated or missing, and where lengths are."""
+    """Also if labels are repeated or missing, or lengths are missing."""
 
     def drawn(some):
         return data.draw(st.lists(some, min_size=tree.n, max_size=tree.n))

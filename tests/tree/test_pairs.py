@@ -243,5 +243,5 @@ def test_twin_of_depths():
 def test_a_distance_that_only_both_halves_of_a_path_overflow_is_refused():
     tree = gm.shapes.complete(2, 3)
     with pytest.raises(gm.IntegerOverflowError, match="Argument 'edge' must have sums along"):
-        tree.distance(3, 5, edge=3 * 10**18)  # 6e18 from the root to each, 12e18 between them
+        tree.distance(3, 5, edge=3 * 10**18)  # each is 6e18 from the root, which makes 12e18
     assert tree.distance(3, 5, edge=7 * 10**17) == 28 * 10**17

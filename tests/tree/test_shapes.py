@@ -1,4 +1,4 @@
-"""Named shapes are what they say, numbered canonically."""
+"""Named shapes have the described form, numbered canonically."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How sweeps are cut, shared between threads, and used from many threads and forks."""
+"""Sweeps: how they are cut, shared between threads, and used from threads and forks."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_an_error_in_a_thread_is_not_lost():
 
 @pytest.mark.parametrize("possible", [0, 1, 2])
 def test_without_memory_for_threads_the_work_is_done_alone(monkeypatch, possible):
-    """As if only the first few could be started; those end, and nothing is done twice."""
+    """If only the first few threads can be started, these finish, and nothing is done twice."""
     before = threading.active_count()
     start, left = threading.Thread.start, [possible]
 
@@ -260,7 +260,7 @@ def ask_everything(tree: gm.Tree, G: gm.GenerationMatrix, v: np.ndarray) -> list
 
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_one_tree_in_many_threads(shuffled):
-    """Whatever a tree computes on first use, threads that ask at once get the same."""
+    """Threads that ask a tree for the same cached property at the same time get equal results."""
     users = 8
     parent = gm.shapes.random_recursive(2000, rng=5).canonical().parent
     if shuffled:

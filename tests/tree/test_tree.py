@@ -71,7 +71,7 @@ def test_canonical_numbering(parent):
 
 @given(parents())
 def test_order_is_found_again(parent):
-    """Numbering by position is canonical whatever the first numbering was."""
+    """Numbering by position is canonical for every original numbering."""
     tree = gm.Tree.from_parents(parent)
     assert gm.Tree.from_parents(tree.canonical().parent) == tree.canonical()
 
@@ -291,7 +291,7 @@ def test_no_attribute_can_be_set():
 
 @given(parents())
 def test_the_tree_is_a_copy(parent):
-    """What the caller does with the array afterwards does not reach the tree."""
+    """If the caller changes the array afterwards, the tree does not change."""
     for dtype in (np.int32, np.int64):
         given_parent = parent.astype(dtype)
         labels = np.arange(len(parent)) + 100
@@ -338,7 +338,7 @@ def test_order_with_64_bit_indices(parent, by_height):
 
 @given(parents(max_n=20))
 def test_everything_with_64_bit_indices(parent):
-    """As a tree beyond 2^31 nodes would be, without its size."""
+    """A small tree with the index type of a tree beyond 2^31 nodes."""
     tree = gm.Tree._build("parent", parent.astype(np.int64))
     check_against_reference(tree, parent)
     x = np.arange(tree.n_leaves)

@@ -1,4 +1,4 @@
-"""Masked arrays, objects and other things that only look like values."""
+"""Masked arrays, arrays of objects and other wrong values are refused."""
 
 from __future__ import annotations
 

@@ -313,7 +313,7 @@ def test_variances_under_other_noise(kind):
             exists[0, 0] = True
         post = gm.CrossedConsistency(trees, s, exists=exists)
         noise = rng.exponential(size=shape)
-        # The projection, one measurement at a time.
+        # The matrix of the projection, from one measurement at a time.
         expected = np.zeros(shape)
         for place in np.ndindex(shape):
             unit = np.zeros(shape)

@@ -11,13 +11,13 @@ from reference.crossed import Crossed, random_crossed
 
 import gmtree as gm
 
-# GMTREE_CROSSED_PROBLEMS=12000 runs the campaign.
+# GMTREE_CROSSED_PROBLEMS=12000 compares many more problems.
 PROBLEMS = int(os.environ.get("GMTREE_CROSSED_PROBLEMS", "120"))
 STAR = gm.shapes.star(3)
 
 
 def check(problem: Crossed) -> str:
-    """Compare with the exact optimum, or with the reason why there is none; returns which."""
+    """Compare with the exact optimum, or with the reason why there is none; return the outcome."""
     trees, s, y, exists = problem
     if problem.unmeasured_leaf is not None:
         with pytest.raises(ValueError, match="could be anything"):

@@ -67,7 +67,7 @@ def test_sums_that_are_not_determined_are_split_with_least_squares():
     A = sparse.csr_array([[1.0, 1, 1, 0], [0, 0, 1, 1]])
     sparse_solver = SparseSolver(A, np.array([1.0, 1, 1, np.inf, np.inf, np.inf]))
     x = sparse_solver.solve(np.array([10.0, 5, 4, np.nan, np.nan, np.nan])).values
-    # 6 is split among two series, of which the second shares 5 with a third.
+    # The sum 6 belongs to two series. The second of them and a third have the sum 5.
     np.testing.assert_allclose(x[2:], [4, 7 / 3, 11 / 3, 4 / 3])
     np.testing.assert_array_equal(sparse_solver.undetermined, [0, 0, 0, 1, 1, 1])
 
@@ -78,7 +78,7 @@ def test_a_contradiction_names_series_and_difference():
     with pytest.raises(ContradictionError, match=r"differs by 0\.5") as caught:
         sparse_solver.solve(np.array([10.0, 6, 3, 3, 4.5]))
     assert caught.value.difference == 0.5
-    # A difference that is rounding of the values that enter is none, whatever the others are.
+    # Differences by rounding of the measured values are no contradiction, whatever the variances.
     sparse_solver.solve(np.array([10.0 + 1e-12, 6, 3, 3, 4]))
     wrong = np.array([1e-5, 6e-6, 1e9, 1e9, 4.1e-6])
     with pytest.raises(ContradictionError):

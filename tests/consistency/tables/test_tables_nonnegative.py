@@ -14,7 +14,7 @@ from scipy.optimize import nnls
 import gmtree as gm
 from gmtree.consistency.tables import nonnegative
 
-# GMTREE_NONNEGATIVE_PROBLEMS=2000 runs the campaign.
+# GMTREE_NONNEGATIVE_PROBLEMS=2000 compares many more problems.
 PROBLEMS = int(os.environ.get("GMTREE_NONNEGATIVE_PROBLEMS", "60"))
 TOLERANCE = 1e-6
 
@@ -38,13 +38,13 @@ def project(problem: Problem, **options):
 
 
 def assert_near_optimum(rows, y, s, x, info, tolerance=TOLERANCE):
-    """The true distance of x from the optimum is at most as stated, and that as asked for."""
+    """x is at most as far from the optimum as stated, which is at most the tolerance."""
     used = np.isfinite(s)
     root = np.sqrt(s[used])
     best, _ = nnls(rows[used] / root[:, None], y[used] / root, maxiter=10**6)
     distance = np.linalg.norm(rows[used] @ (x - best) / root)
     assert x.min() >= 0
-    # What nnls leaves is not zero either.
+    # The result of nnls has a remaining error, too.
     assert distance <= info.distance + 1e-9
     assert info.distance <= tolerance
 
