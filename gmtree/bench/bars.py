@@ -46,8 +46,8 @@ depth = G.solve(np.ones(tree.n))
 THREADS = ((None, ""), (1, " with one thread"))
 
 
-# For each claim, the action to measure and its limit. Without a limit the number is only shown.
-Claims = dict[str, tuple[Action, float | None]]
+# For each claim, the action to measure and its limit.
+Claims = dict[str, tuple[Action, float]]
 
 
 class Case(NamedTuple):
@@ -57,7 +57,7 @@ class Case(NamedTuple):
     tree: Tree
     times: int
 
-    def check(self, claim: str, measured: float, limit: float | None = None, **kw: Any) -> Check:
+    def check(self, claim: str, measured: float, limit: float, **kw: Any) -> Check:
         """Make a claim about this tree."""
         return Check(f"{self.shape}: {claim}", measured, limit, **kw)
 
@@ -105,11 +105,14 @@ def sweeps(case: Case) -> Iterator[Check]:
     for threads, name in THREADS:
         unit = GenerationMatrix(tree, threads=threads)
         weighted = GenerationMatrix(tree, w, w, threads=threads)
-        up_limit = TRANSPOSED_LIMITS.get((case.shape, threads))
-        for what, G, down, up in (("", unit, None if threads else 2.0, up_limit),
-                                  ("weighted ", weighted, 5.0, 5.0)):  # fmt: skip
-            bars[f"{what}solve{name}, in copies"] = (partial(G.solve, v, out=out), down)
-            bars[f"{what}T.solve{name}, in copies"] = (partial(G.T.solve, v, out=out), up)
+        for claim, solve, limit in (
+            ("solve", unit.solve, None if threads else 2.0),
+            ("T.solve", unit.T.solve, TRANSPOSED_LIMITS.get((case.shape, threads))),
+            ("weighted solve", weighted.solve, 5.0),
+            ("weighted T.solve", weighted.T.solve, 5.0),
+        ):
+            if limit is not None:
+                bars[f"{claim}{name}, in copies"] = (partial(solve, v, out=out), limit)
     yield from case.ratios(copying(tree.n), bars)
 
 
@@ -201,7 +204,7 @@ def projection(case: Case) -> Iterator[Check]:
         for s, threads in ((None, None), (None, 1), (variance, None))
     )
     bars: Claims = {
-        "project, in copies": (partial(post.project, v, out=out), PROJECT_LIMITS.get(case.shape)),
+        "project, in copies": (partial(post.project, v, out=out), PROJECT_LIMITS[case.shape]),
         "construction given the tree, in copies": (partial(Consistency, tree), 5),
         "project with a variance per node, in copies": (partial(weighted.project, v, out=out), 9),
         "construction with a variance per node, in copies": (

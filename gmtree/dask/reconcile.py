@@ -106,9 +106,8 @@ def reconcile(
     ...     made.table("state")["people"].to_numpy().round(2)
     array([680.54,  26.15])
     """
-    check.instance("value", value, str)
     numbers = [value, variance] if isinstance(variance, str) else [value]
-    names = level_columns(levels, *numbers)
+    names = level_columns(levels, "value", *numbers)
     check.flag("nonnegative", nonnegative)
     check.flag("integer", integer)
     check.flag("std_error", std_error)

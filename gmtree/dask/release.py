@@ -137,8 +137,7 @@ def release(
     >>> total == [sum(states)], made.ledger.total
     (True, Fraction(1, 1))
     """
-    check.instance("count", count, str)
-    names = level_columns(levels, count, *([] if person is None else [person]))
+    names = level_columns(levels, "count", count, *([] if person is None else [person]))
     for name, given in {"nonnegative": nonnegative, "integer": integer, "resume": resume}.items():
         check.flag(name, given)
     _refuse_account(account)
@@ -169,7 +168,6 @@ def release(
         record = Record.read(secret) if resume else None
         if record is not None and run.has_ended(record):
             return run.finished(record)
-        refuse_used(target)
         begun = run.begin(record, leaves, records, account, sort, partition_rows)
         return run.publish(begun, scratch)
 
@@ -247,6 +245,7 @@ class _Release:
         rows: int | None,
     ) -> _Divided:
         """Divide the budget, charge it, and write the record, unless an earlier call did."""
+        refuse_used(self.out)
         keeps = self.nonnegative or self.integer
         try:
             if record is None:

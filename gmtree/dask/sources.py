@@ -25,8 +25,12 @@ from gmtree.labels.columns import column_names, is_frame
 from gmtree.labels.libraries import library
 
 
-def level_columns(levels: Any, value: Any, *more: Any) -> tuple[str, ...]:
-    """Return the names of levels; refuse names that are used twice or that results use."""
+def level_columns(levels: Any, argument: str, value: Any, *more: Any) -> tuple[str, ...]:
+    """Return the names of levels; refuse names that are used twice or that results use.
+
+    `value` is the column of values, which the caller's `argument` names.
+    """
+    check.instance(argument, value, str)
     if isinstance(levels, str) or not isinstance(levels, Sequence) or not levels:
         check.fail_type("levels", f"must be a list of column names, not {levels!r}.")
     for name in levels:

@@ -437,10 +437,10 @@ def test_bars():
 def test_ratios_are_times_in_units_of_another(monkeypatch):
     monkeypatch.setattr(bars, "best_times", lambda actions, times: [2.0, 6.0, 1.0][: len(actions)])
     case = bars.Case("star", gm.shapes.star(3), times=9)
-    checks = list(case.ratios(lambda: None, {"slow": (lambda: None, 4), "quick": (len, None)}))
+    checks = list(case.ratios(lambda: None, {"slow": (lambda: None, 4), "quick": (len, 2)}))
     assert [(x.claim, x.measured, x.limit) for x in checks] == [
         ("star: slow", 3.0, 4),
-        ("star: quick", 0.5, None),
+        ("star: quick", 0.5, 2),
     ]
 
 

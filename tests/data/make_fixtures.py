@@ -67,7 +67,7 @@ def state(letters: str, code: str, rng: random.Random) -> list[str]:
     places: list[tuple[dict[str, str], int]] = []
 
     def grow(codes: dict[str, str], depth: int) -> int:
-        """Add the place with these codes and all within it; return its people."""
+        """Add the place with these codes and all places in it; return its number of people."""
         at = len(places)
         places.append((codes, 0))
         if depth == len(LEVELS):
@@ -176,7 +176,7 @@ def write(path: Path, lines: list[str], end: str) -> None:
 
 if __name__ == "__main__":
     rng = random.Random(2010)
-    # Names in another order than codes, and both ways of ending a line.
+    # Names in a different order than codes, and both kinds of line ends.
     write(HERE / "census" / "qageo2010.sf1", state("QA", "92", rng), "\n")
     write(HERE / "census" / "qbgeo2010.sf1", state("QB", "91", rng), "\r\n")
     write(HERE / "taxi" / "trip_data_1.csv", rides(1, 31, rng), "\r\n")

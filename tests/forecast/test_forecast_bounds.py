@@ -67,7 +67,7 @@ def test_one_number_bounds_all_series_also_the_total():
 
 @pytest.mark.parametrize("steps", [3, 12])
 def test_missing_forecasts_and_variances_by_step(steps):
-    # With many patterns of missing forecasts, all steps are solved in one tree.
+    # With many patterns of missing forecasts, one tree solves all steps.
     d = data("strict", steps=steps)
     base = d.base.assign(v=np.random.default_rng(0).uniform(1, 5, len(d.base)))
     y, s = d.wide("m").copy(), d.wide("v", base).copy()

@@ -71,7 +71,7 @@ def test_residual_variances_of_their_sparse_method(theirs):
     d = data("strict")
     a = run(theirs, [theirs[1].MinTraceSparse("wls_var")], d)
     b = run(theirs, [MinTrace("wls_var", residual_variance="variance")], d)
-    # Their iteration stops early.
+    # The iteration of the other package stops early.
     np.testing.assert_allclose(results(a), results(b), rtol=1e-3)
     s = np.var(d.wide("y", d.past) - d.wide("m", d.past), axis=1, ddof=1)
     expected = dense.coherent(d.S, d.wide("m"), s)
@@ -86,7 +86,7 @@ def test_clipping_first_reproduces_their_values_and_bounds(theirs, method):
     a = run(theirs, [theirs[1].MinTrace(method, nonnegative=True)], d, level=[90])
     b = run(theirs, [MinTrace(method, nonnegative=True, clip_base=True)], d, level=[90])
     assert (d.base.m < 0).any()
-    # They round to single precision.
+    # The other package rounds to single precision.
     np.testing.assert_allclose(results(a), results(b), atol=2e-4)
 
 
@@ -172,7 +172,7 @@ def test_shrunk_covariances_of_few_and_many_periods(spec, periods):
     residuals = past - fitted
     standard = residuals - residuals.mean(axis=1, keepdims=True)
     standard /= residuals.std(axis=1, keepdims=True)
-    # Every pair of series, one by one.
+    # A loop over all pairs of series.
     pairs = np.einsum("it,jt->ijt", standard, standard)
     r = pairs.mean(axis=2)
     other = ~np.eye(len(r), dtype=bool)

@@ -1,4 +1,4 @@
-"""Structures from everything that describes them, with and without a tree."""
+"""Structures from all supported descriptions, with and without a tree."""
 
 from __future__ import annotations
 

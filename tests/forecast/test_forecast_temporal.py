@@ -1,4 +1,4 @@
-"""Coherent along time, and across series and time at once: beside dense algebra."""
+"""Forecasts that are coherent in time, or in series and time, compared with dense algebra."""
 
 from __future__ import annotations
 
@@ -291,7 +291,7 @@ def test_the_option_for_periods_is_named_if_it_was_left_out(kind):
         reconcile(make(frame), SPEC)
     with pytest.raises(ValueError, match=r"'Y_hat_df' must name series of the structure"):
         reconcile(make(frame), te)
-    # Series that are coherent in each period are no mistake, whatever the names of the periods.
+    # Series that are coherent in each period raise no warning, whatever the periods are called.
     _, frame = periods_frame(["all", "a", "b"])
     part_of = {"a": "all", "b": "all"}
     found = reconcile(make(frame), part_of, time_col="temporal_id")

@@ -53,7 +53,7 @@ def test_intervals_and_paths_of_historical_proportions(theirs, how):
     parts = mean[:, 0] / mean[0, 0]
     width = (d.wide(f"{title}-hi-90", found) - mean) / 1.6448536269514722
     np.testing.assert_allclose(width, parts[:, None] * wide, rtol=1e-10)
-    # Rearranging each of 4,000 columns by itself would take minutes.
+    # Rearranging 4,000 columns one by one would take minutes.
     samples = found.filter(like="-sample-").to_numpy()
     row = d.wide("row", found[["unique_id", "ds"]].assign(row=np.arange(len(found))))
     paths = samples.T[:, row]

@@ -1,4 +1,4 @@
-"""Trees from columns of labels, in any order, of any kind."""
+"""Trees from columns of labels of any type, in any order."""
 
 from __future__ import annotations
 

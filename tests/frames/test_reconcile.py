@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import gmtree as gm
 
-# Values drawn at random contradict each other.
+# Random values contradict each other.
 pytestmark = pytest.mark.filterwarnings("ignore::gmtree.DataWarning")
 
 PATHS = list(zip(*NODES.values(), strict=True))

@@ -1,4 +1,4 @@
-"""Accounts: never above the budget, whatever is released, refused or killed; files and people."""
+"""Accounts never exceed their budgets, also if releases are refused or killed; files and people."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def path(tmp_path) -> Path:
 
 @pytest.fixture
 def no_words(monkeypatch):
-    """Nothing may be drawn."""
+    """Fail the test if noise is drawn."""
     monkeypatch.setattr(random_words, "SYSTEM", None)
 
 
@@ -88,7 +88,7 @@ def test_what_exceeds_the_budget_is_refused_before_anything_is_drawn(path, no_wo
 
 
 def test_an_account_protects_one_privacy_unit(path):
-    """Losses about one record and about three records of a person do not add up."""
+    """Losses per record and losses per person with three records must not be added."""
     account = Account(epsilon=4, max_contributions=3, path=path)
     gm.release(TREE, COUNTS, epsilon=1, max_contributions=3, account=account)
     with pytest.raises(ValueError, match=r"Release with max_contributions=3"):
@@ -139,7 +139,7 @@ def test_floats_are_taken_at_their_exact_value():
     with pytest.raises(ValueError, match=r"left in epsilon.* A float is taken at its exact value"):
         gm.release(TREE, COUNTS, epsilon=0.1, account=account)
     with pytest.raises(ValueError, match=r"left in epsilon; it has \S+ of 1[.]$"):
-        gm.release(TREE, COUNTS, epsilon=0.7, account=account)  # more than floats explain
+        gm.release(TREE, COUNTS, epsilon=0.7, account=account)  # more than rounding explains
     account = Account(epsilon=1)
     for _ in range(10):
         gm.release(TREE, COUNTS, epsilon="0.1", account=account)
@@ -175,11 +175,11 @@ def test_a_file_is_not_an_account_but_the_message_opens_it():
 
 
 def test_pure_releases_in_an_account_in_rho():
-    """Each level of three has scale 3: three times 1/18, not 1/2 of 1."""
+    """Each of three levels has scale 3, so the loss in rho is three times 1/18, not 1/2."""
     account = Account(rho=1)
     gm.release(TREE, COUNTS, epsilon=1, account=account)
     assert account.spent == Fraction(3, 18)
-    # One count only: epsilon^2 / 2, and never more than epsilon.
+    # With one count the loss in rho is epsilon^2 / 2, and never more than epsilon.
     account = Account(rho=100)
     one = gm.shapes.chain(1)
     for epsilon, cost in (("1/2", Fraction(1, 8)), (10, 10)):
@@ -244,7 +244,7 @@ def test_random_sequences_of_releases_never_exceed_the_budget(tree, measure, dat
             continue
         same = r.ledger.measure == measure
         total = r.ledger.total if same else account.entries[-1].charged
-        # The loss, counted anew from the scales of the noise.
+        # The loss, computed again from the scales of the noise.
         one = [
             Fraction(0) if s is None else 1 / s if measure == "epsilon" else 1 / (2 * s * s)
             for s in r.ledger.scales
@@ -283,7 +283,7 @@ print(done.count(0), done.count(1), Account(path=path).left)
 
 
 def python(code: str, *arguments: str) -> list[str]:
-    """The words that some code prints, in a process of its own."""
+    """The words that some code prints in a new process."""
     command = [sys.executable, "-c", code, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
@@ -375,7 +375,7 @@ print(during_a_charge(file), file.left)
 
 @needs_fork
 def test_forked_processes(path):
-    """A copy of an account in memory is refused; no child keeps or waits for a lock of its parent.
+    """Forked children refuse accounts in memory, and neither keep nor wait for their parent's lock.
 
     The codes are those of the children: 0 for a charge, 1 for a refusal.
     """
@@ -394,10 +394,10 @@ def test_readers_beside_a_charge_do_not_miss_entries(path, monkeypatch):
         return state
 
     monkeypatch.setattr(accounts, "read", charged_meanwhile)
-    # The reader has the file as it was before the charge, which is not an error.
+    # The reader sees the file as it was before the charge, which is not an error.
     assert account.spent == 0
     assert account.spent == Fraction(1, 8)
-    # What the charge wrote is remembered all the same.
+    # The account remembers the new entry nevertheless.
     monkeypatch.setattr(accounts, "read", lambda file: replace(read(file), entries=()))
     with pytest.raises(ValueError, match="lost or changed entries"):
         account.left  # noqa: B018
@@ -478,7 +478,7 @@ print(k, killed_before, killed_after)
 
 @needs_fork
 def test_a_process_may_end_at_any_line():
-    # In memory where that is possible: a thousand files need not reach a disk here.
+    # In memory if that is possible, since the thousand files need not reach a disk.
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=memory) as folder:
         lines, before, after = map(int, python(KILL, folder))
@@ -582,7 +582,7 @@ def test_malformed_files_are_refused(path):
             same = Account(path=path)
         except ValueError:
             continue
-        # Only what does not matter, such as a space, may differ.
+        # Only irrelevant characters, such as a space, may differ.
         assert len(same.entries) == 1
     assert set(data) == {
         "format",
@@ -746,7 +746,7 @@ def test_fingerprints_tell_trees_apart():
 
 
 def kept_slowly(leaf, leaf_key, whose, key, bounds: Bounds) -> list[tuple[int, int]]:
-    """(person, leaf) of the records that stay, one person at a time."""
+    """Pairs (person, leaf) of the records that are kept, one person at a time."""
     from gmtree.privacy.files.packing import splitmix
 
     out = []
@@ -795,7 +795,7 @@ def people(seed: int, rows: int = 200) -> pd.DataFrame:
 
 
 def released(frame: pd.DataFrame, **options) -> np.ndarray:
-    """Counts of the leaves after the rule, with next to no noise."""
+    """Counts of the leaves after the rule was applied, with almost no noise."""
     r = gm.release_frame(frame, LEVELS, tree=PUBLIC, rho=10**8, person="who", **options)
     assert r.ledger.enforced
     return r.values[r.tree.leaves].round()

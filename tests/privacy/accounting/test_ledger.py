@@ -1,4 +1,4 @@
-"""The privacy account: against all neighbours of small trees, and its forms."""
+"""Ledgers: losses compared with all neighbours of small trees, and conversions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gmtree.privacy.accounting.invariants import closed_under_sums
 from gmtree.privacy.accounting.worst_case import whole_numbers
 
 NEIGHBORS = ["add_remove", "change_one"]
-# What rounding may add.
+# The largest effect of rounding.
 ROOM = 1 + Fraction(1, 1 << 50)
 fractions = st.fractions(min_value=Fraction(1, 100), max_value=10, max_denominator=100)
 
@@ -78,7 +78,7 @@ def largest_log_ratio(
 @pytest.mark.parametrize("neighbors", NEIGHBORS)
 @pytest.mark.parametrize("parent", [[-1, 0], [-1, 0, 0], [-1, 0, 0, 1], [-1, 0, 1, 1]])
 def test_no_output_betrays_more_than_the_total(parent, neighbors):
-    """Inputs, neighbours and outputs all enumerated; somewhere the total is reached."""
+    """All inputs, neighbours and outputs are enumerated; some of them reach the total."""
     tree = gm.Tree.from_parents(parent)
     shares = [1, 2, 3][: tree.height]
     scales, _, ledger = allocate(
@@ -124,7 +124,7 @@ def test_all_small_trees_are_accounted_exactly(n, contributions, neighbors):
             if ledger.measure == "epsilon":
                 assert exact == stated == ledger.total
             else:
-                # A sigma that is no fraction was rounded up, and has many digits.
+                # A sigma that is not a fraction is rounded up, and has many digits.
                 assert exact <= ledger.total <= exact * ROOM
                 assert exact <= stated <= exact * ROOM
             assert ledger.total == (ledger.budget if exact else 0)
@@ -158,7 +158,7 @@ def check_unmeasured_levels_and_invariants(tree, scales, measure, neighbors, cho
 
 @given(parents(12), st.sampled_from(NEIGHBORS), st.data())
 def test_unmeasured_levels_and_invariants_are_accounted_exactly(parent, neighbors, data):
-    """Exactly, or above by what the docstring says where numbers have too many digits."""
+    """Losses are exact, or rounded up as documented if numbers have too many digits."""
     tree = gm.Tree.from_parents(parent)
     scales = [data.draw(st.none() | fractions) for _ in range(tree.height)]
     chosen = data.draw(st.sets(st.integers(0, tree.n - 1), max_size=4))
@@ -167,7 +167,7 @@ def test_unmeasured_levels_and_invariants_are_accounted_exactly(parent, neighbor
 
 
 def test_losses_with_many_digits_are_rounded_up_and_not_far():
-    """Beside a loss of 5000 at a level that nobody can change, one of 0.006 is rounded."""
+    """A loss of 0.006 is rounded if another level, whose counts cannot change, loses 5000."""
     tree = gm.Tree.from_parents([-1, 0, 1, 2, 3, 4, 5, 6, 6])
     scales = [None] * 3 + [Fraction(x, 100) for x in (1, 17, 37, 47)] + [Fraction(563, 61)]
     assert check_unmeasured_levels_and_invariants(tree, scales, "rho", "change_one", set())
@@ -209,7 +209,7 @@ def test_what_follows_from_invariants_is_free_and_named_as_derived():
     ledger = allocate(three, epsilon=1, invariants=[1, 2, 5, 6]).ledger
     assert ledger.derived_invariants == ("level 1", "node 7")
     assert "node 7: follows from exact counts" in str(ledger)
-    # Many only children: counted, not listed.
+    # Many only children: the message states their number instead of listing them.
     many = gm.shapes.from_fanouts([[20], [1] * 19 + [2]])
     ledger = allocate(many, epsilon=1, invariants=[Level(2)]).ledger
     assert ledger.derived_invariants == ("level 1", "19 nodes of level 3")
@@ -305,7 +305,7 @@ def test_scales_never_spend_more_than_the_ledger_says(tree, neighbors, measure, 
     assert ledger.budget == Fraction(budget)
     assert ledger.total <= spent * ROOM
     assert spent <= ledger.total * ROOM
-    # Noise is enough for the loss stated level by level, and so for the total.
+    # At each level the noise suffices for the stated loss, so the total is right, too.
     times = most if measure == "epsilon" else most**2
     for line, share in zip(ledger.levels, shares, strict=True):
         assert (line.scale is None) == (share == 0) == (line.nodes == 0)
@@ -344,7 +344,7 @@ def test_equal_shares_give_the_height_over_epsilon(height):
 
 
 def test_leaves_at_different_depths():
-    """The shallow leaf pays less, the deepest the whole budget."""
+    """The shallow leaf loses less, and the deepest leaf the whole budget."""
     tree = gm.Tree.from_parents([-1, 0, 0, 1, 3])
     assert allocate(tree, epsilon=1).scales == (4, 4, 4, 4)
     # Moving between the two leaves changes levels 2, 3, 4 on one side and 2 on the other.
@@ -374,7 +374,7 @@ def test_laplace_noise_under_rho():
     tree = gm.shapes.complete(2, 2)
     _, _, ledger = allocate(tree, rho=1, mechanism="discrete_laplace")
     assert ledger.mechanism == "discrete_laplace"
-    # Each count loses 1/scale in epsilon and so half its square in rho.
+    # Each count loses 1/scale in epsilon, and half the square of this in rho.
     assert ledger.scales == (1, 1)
 
 
@@ -418,7 +418,7 @@ def test_invariants_that_name_no_node_or_several(text, item, why):
 
 
 def test_nodes_without_noise_free_budget_for_the_others():
-    """Whichever leaf a record has, one node of its path is exact."""
+    """The budget is divided by the largest number of noisy nodes on a path."""
     tree = gm.Tree.from_parents([-1, 0, 0, 0, 1, 1, 2, 2, 3, 3])
     assert allocate(tree, epsilon=1, invariants=[1, 2]).scales == (3, 3, 3)
     tree = gm.Tree.from_parents([-1, 0, 0, 1, 1])
@@ -561,7 +561,7 @@ def test_damaged_ledgers_are_refused():
 
 
 def test_the_loss_of_several_records_is_not_understated():
-    """A ledger for one record that says it is for three states a third of what is lost."""
+    """A ledger for one record that claims three records states a third of the loss."""
     tree = gm.shapes.complete(2, 3)
     for budget in ({"epsilon": 1}, {"rho": 1}):
         data = allocate(tree, **budget).ledger.to_dict()

@@ -71,7 +71,7 @@ def test_wrong_sizes():
             privacy.allocate_levels(sizes, epsilon=1)
     with pytest.raises(ValueError, match="'max_count' must be at most"):
         privacy.allocate_levels([1, 10**6], epsilon=1, max_count=2**40)
-    # Two paths do not stand for the tree if one person is in three of its leaves.
+    # Two paths do not represent the tree if a person can be in three leaves.
     for name, value in (("invariants", [0]), ("max_per_leaf", 1)):
         with pytest.raises(ValueError, match=f"'{name}' must not be given"):
             privacy.allocate_levels([1, 3], rho=1, max_contributions=3, **{name: value})
@@ -121,7 +121,7 @@ def test_the_tree_of_a_partition_has_the_children_that_are_here(seed):
     part = PartitionTree([np.cumsum(c) - c for c in counts], sizes[-1])
     assert part.tree.is_canonical
     assert part.tree.n == part.n == tree.n + part.extra_leaves.size
-    # Without the leaves for what is elsewhere it is the tree itself.
+    # Without the extra leaves for other partitions it is the tree itself.
     kept = np.setdiff1d(np.arange(part.n), part.extra_leaves)
     number = np.full(part.n, -1)
     number[kept] = np.arange(kept.size)

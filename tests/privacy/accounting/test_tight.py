@@ -1,4 +1,4 @@
-"""Epsilon and delta from the law of the noise: never below the truth, and close to it."""
+"""Epsilon and delta from the distribution of the noise: never below the truth, and close."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_limits_of_gaussian_epsilon():
     for epsilon, delta in [(1, "1e-300"), ("1e-30", "1e-13")]:
         with pytest.raises(ValueError, match="'epsilon' and argument 'delta' must be larger"):
             gaussian_rho(epsilon, delta)
-    # Where the law of the noise says nothing, the general bound remains.
+    # If the distribution of the noise gives no bound, the general bound is used.
     ledger = allocate(gm.shapes.star(3), rho=1).ledger
     assert ledger.epsilon("1e-300") == zcdp_epsilon(1, "1e-300")
     tiny = allocate(gm.shapes.star(3), rho=10**4).ledger
@@ -138,7 +138,7 @@ def test_epsilon_of_a_ledger_covers_all_neighbours(tree, most, neighbors, data):
         (float(allocation.scales[tree.depth[i] - 1]), int(by_node[i]))
         for i in np.flatnonzero(by_node)
     ]
-    # Only so many outcomes can be listed.
+    # The number of outcomes that can be listed is limited.
     counts = sorted(counts)[:2]
     for delta in (1e-3, 1e-9):
         assert exact_delta(counts, ledger.epsilon(delta)) <= delta * (1 + 1e-9)

@@ -1,4 +1,4 @@
-"""A trail of charges that cannot be edited unnoticed, and tables that cannot either."""
+"""Trails of charges and tables in which every later edit is detected."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def charged(account, epsilon="1/10"):
 
 
 def rewrite(path, change):
-    """Edit an account as somebody would who knows how its checksum is made."""
+    """Edit an account and its checksum, like an attacker who knows the format."""
     data = json.loads(path.read_text())
     change(data)
     data["checksum"] = checksum(data)

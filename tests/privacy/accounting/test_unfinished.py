@@ -1,4 +1,4 @@
-"""Nothing that was charged is lost: one charge, one draw, whatever happens.
+"""No charged release is lost: there is one charge and one draw, whatever happens.
 
 Two drills run a release and look at the disk. In one, the process could be killed at any line; in
 the other, the disk becomes full at any write.
@@ -133,7 +133,7 @@ def check_disk(folder):
 
 
 def finish(folder, run):
-    """Finish what was interrupted; return the draw."""
+    """Finish the interrupted release; return the draw."""
     charges, draw = check_disk(folder)
     if charges == 0:
         run(folder)
@@ -200,7 +200,7 @@ def test_a_process_may_be_killed_at_any_line(run, tmp_path):
         if charges:
             assert found == draw
         else:
-            # Nobody can read what was drawn.
+            # Other users cannot read the draw.
             assert not shows(files, draw)
         assert (finish(copy, run) == draw) == charges
         gm.release(TREE, COUNTS, epsilon="1/4", account=Account(path=copy / NAME))
@@ -295,7 +295,7 @@ def test_unfinished_releases_are_listed_loaded_and_finished(tmp_path):
     np.testing.assert_array_equal(again.values, made[0].values)
     assert again.tree.labels.tolist() == tree.labels.tolist()
     assert (again.provenance, again.ledger) == (made[0].provenance, made[0].ledger)
-    # A release is finished once it was saved, in whatever form.
+    # A release is finished once it is saved in any form.
     again.save(tmp_path / "1.npz")
     made[1].reprocess().save(tmp_path / "2.npz")
     account.finish(pickle.loads(pickle.dumps(made[2])))

@@ -1,4 +1,4 @@
-"""Releases as tables and as files: what is stored, and that damaged or false files are refused."""
+"""Releases as tables and files: their contents, and errors for damaged or false files."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_damaged_files_are_refused(seeded, tmp_path, suffix):
             assert "Argument 'path' must be a file written by Release.save" in found
             refused += 1
         else:
-            # A bit that says nothing about the release, such as a date or an unused column.
+            # A bit without meaning for the release, such as one in a date or an unused column.
             np.testing.assert_array_equal(found.noisy, noisy)
     assert refused > 50
     for size in (0, 10, len(whole) // 2, len(whole) - 1):
@@ -278,7 +278,7 @@ def test_losses_of_extreme_noise_have_few_digits(measure):
 
 
 def write_forged(path, r: gm.Release, change) -> None:
-    """A file with other contents and a checksum that fits them; `change(arrays, header)`."""
+    """A file with other contents and a matching checksum; `change(arrays, header)`."""
     arrays, header = storage._pack(r)
     header = json.loads(json.dumps(header))
     change(arrays, header)
@@ -453,7 +453,7 @@ def test_any_value_in_the_header_loads_or_is_a_value_error(suffix, data, tmp_pat
 
 
 def test_every_array_is_in_the_checksum(tmp_path):
-    """Two labels exchanged in a Parquet file, or two counts, or a bit of what is exact."""
+    """Exchanged labels, exchanged counts, or a changed mark of exactness in a Parquet file."""
     r = gm.release(TREE, COUNTS, epsilon=1, invariants=["state"])
     path = tmp_path / "x.parquet"
     arrays, header = storage._pack(r)

@@ -23,7 +23,7 @@ from gmtree.privacy.accounting.rational import round_up, sqrt_up
 from gmtree.privacy.noise import cumulative, gaussian, inversion, laplace
 from gmtree.privacy.noise.mechanism import LARGEST_SCALE
 
-# Without compilation a draw takes a thousand times as long.
+# Without compilation a draw takes a thousand times longer.
 MANY = 5000 if numba.config.DISABLE_JIT else 10**6
 # A right sampler fails a test of this kind once in a million; the seeds are fixed besides.
 FALSE_ALARM = 1e-6
@@ -70,7 +70,7 @@ def test_floors_are_those_of_decimal_arithmetic(law, scale, bits):
 
 
 class Loose:
-    """A law whose enclosures are as wide as asked for, to be narrowed by more digits."""
+    """A distribution with enclosures of a given width, which more digits make narrower."""
 
     def __init__(self, law, width: int):
         self.law, self.width = law, width
@@ -213,7 +213,7 @@ def decided_after(sampler: inversion.Inversion, words: int) -> dict[int | None, 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("scale", [Fraction(1, 3), Fraction(1), Fraction(5, 2)])
 def test_all_words_of_8_bits_give_the_exact_distribution(law, scale):
-    """Enumerated, the decided part never exceeds P(x), and what is open is small and known."""
+    """Decided draws never exceed P(x), by enumeration, and the undecided rest is small and known."""
     sampler = inversion.MagnitudeTable(magnitude_law(law, scale), [], np.uint8)
     found = decided_after(sampler, 2)
     left = found.pop(None)
@@ -266,7 +266,7 @@ def test_cells_keep_at_first_sight_only_what_is_kept_for_certain(sigma, cell_bit
         for r in range(m):
             gamma = rate * r * (2 * m * k + r)
             assert chance >= most or Fraction(r * chance, m * most) >= gamma
-            # A draw whose chance is not 0 is never kept whatever its other bits are.
+            # No draw with a positive chance to be refused is kept for all values of its other bits.
             assert r == 0 or chance > 0
 
 
@@ -300,7 +300,7 @@ SHORT = {
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
 @pytest.mark.parametrize("name", SHORT)
 def test_draws_from_short_words_fit(name, dtype):
-    """Many draws are undecided here, and settled one by one."""
+    """Many draws are undecided here, and are completed one by one."""
     law, scale, make = SHORT[name]
     out = np.empty(min(MANY, 30_000), np.int64)
     make(dtype).fill(out, testing.SeededWords(5))

@@ -1,4 +1,4 @@
-"""Errors known beforehand, and shares that make them small."""
+"""Errors before a release, and shares of the budget that minimise them."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ BUDGETS = {
 
 
 def weights(tree: gm.Tree, objective) -> np.ndarray:
-    """What the squared error of each node counts."""
+    """The weight of each node's squared error."""
     if objective == "nodes":
         return np.full(tree.n, 1 / tree.n)
     if objective == "leaves":
@@ -224,7 +224,7 @@ SMALL = {
 @pytest.mark.parametrize("budget", [name for name in BUDGETS if name != "invariants"])
 @pytest.mark.parametrize("objective", ["nodes", "leaves", [1, 1, 1], [5, 1, 0]])
 def test_no_worse_than_any_shares_on_a_grid(tree, budget, objective):
-    """Shares of 0, 5, ... 100 %; with four digits ours are a little off the best."""
+    """All shares in steps of 5 %. Ours have four digits, so they are slightly off the optimum."""
     options = BUDGETS[budget]
     shares = gm.privacy.optimal_shares(tree, objective=objective, **options)
     ours = expected(tree, objective, shares, **options)
@@ -305,7 +305,7 @@ def test_too_many_levels():
 
 
 def test_a_budget_without_bounds_ends_the_search_at_once():
-    # From some loss on there is hardly any noise left, and nothing to be gained.
+    # Above a certain loss there is almost no noise left, so larger budgets gain nothing.
     tree = gm.shapes.complete(2, 3)
     for budget in ({"epsilon": 2**63}, {"rho": 2**63, "mechanism": "discrete_laplace"}):
         with at_most(30, f"optimal_shares({budget})"):

@@ -73,7 +73,7 @@ def weights(problem):
     return np.array([[float(x) for x in row] for row in P])
 
 
-# Kinds whose variances are not so far apart that cumulants are lost beside each other.
+# Kinds of variances that are close enough for all cumulants to matter.
 TAME = [kind for kind in KINDS if kind not in ("wide", "extreme")]
 
 
@@ -173,7 +173,7 @@ def exact_coverage(tree, law, scale):
 @pytest.mark.parametrize("law", ["laplace", "gaussian"])
 @pytest.mark.parametrize("scale", ["1/5", "3/10", "1/2", "1", "3/2", "3", "6"])
 def test_intervals_cover_with_at_least_their_level(law, scale):
-    """By exact sums over the noise, on all trees of up to four nodes."""
+    """Coverage by exact sums over the noise, on all trees of up to four nodes."""
     for n in (1, 2, 3, 4):
         for parent in all_parents(n):
             assert exact_coverage(gm.Tree.from_parents(parent), law, Fraction(scale)).min() >= 0
@@ -212,7 +212,7 @@ def test_nodes_and_ranges_of_different_scales_are_covered(epsilon, shares):
 
 @given(problems(kinds=TAME))
 def test_no_weight_exceeds_the_step(problem):
-    """Nor 1, whatever the variances."""
+    """The coverage does not reach 1 either, whatever the variances."""
     s = np.array(problem.s, float)
     noisy = (s > 0) & np.isfinite(s)
     equal = problem.solver._factor.s is None

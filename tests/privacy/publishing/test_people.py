@@ -1,4 +1,4 @@
-"""Bounds on the records of a person: who is who, whatever holds the labels, and what that costs."""
+"""Bounds on records per person: identities in all types of labels, counted records, losses."""
 
 from __future__ import annotations
 
@@ -297,7 +297,7 @@ QUERIES = [(), ("sex",), ("age", "sex")]
     st.integers(0, 99),
 )
 def test_kept_records_depend_on_one_person_alone(records, source, bounds, public, seed):
-    """The counts are the sum of those of each person alone, from any source."""
+    """The counts are the sum of each person's counts alone, from any source."""
     rng = random.Random(seed)
     queries = QUERIES if len(records[0]) > 2 else None
     options = {"public": public, "rho": 1, "queries": queries, **bounds}
@@ -463,7 +463,7 @@ def check_loss(source: str, rng: random.Random, folder: Path, *, tables: bool) -
         losses = [loss_of(of(a), of(b)) for a, b in combinations(choices(most), 2)]
     else:
         losses = [loss_of(of(()), of(a)) for size in range(1, most + 1) for a in choices(size)]
-        # Records beyond the bound cost nothing more, but one of them may replace a counted one.
+        # Records beyond the bound add no loss, but one of them may replace a counted one.
         for own in rng.sample(choices(most + 1), 4):
             losses.append(loss_of(of(()), of(own)))
             fewer = of(own[: rng.randrange(1, most + 1)])

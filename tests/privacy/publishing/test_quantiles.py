@@ -73,7 +73,7 @@ def test_intervals_cover():
             widths.append(high - low)
         assert np.mean(inside) > 0.75
         assert np.mean(of_share) > 0.75
-        # Intervals would cover if they were [0, 1].
+        # Intervals must not be [0, 1], which would always cover.
         assert np.mean(widths) < 0.25
 
 

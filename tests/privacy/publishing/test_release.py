@@ -1,4 +1,4 @@
-"""The private release: what it computes, what it never shows, and how it is stored."""
+"""Private releases: their values, their secrecy, and their files."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_invariants_are_exact_and_named(seeded):
 
 
 def test_invariants_are_never_cut_off(seeded):
-    """Exact counts are the true ones; only what gets noise is cut off, and values fit together."""
+    """Exact counts are the true ones. Only counts with noise are cut off, and values add up."""
     counts = [9000, 4, 5, 2, 1]
     truth = TREE.aggregate(counts)
     options = {"max_count": 10, "nonnegative": True, "integer": True}
@@ -155,14 +155,14 @@ def test_invariants_are_never_cut_off(seeded):
     assert gm.consistency_bias(TREE, r.values) == 0
     assert r.noisy[TREE.node(("NY", "Albany"))] == 10
     assert r.ledger.max_count == 10
-    # Only what is public may make it fail: that an exact count is too large.
+    # Only public facts may cause an error, here an exact count that is too large.
     huge = [2**70, 4, 5, 2, 1]
     gm.release(TREE, huge, epsilon=1, invariants=["VT"], **options)
     with pytest.raises(
         ValueError, match=r"must have exact counts of at most .*; that of node 0 is"
     ):
         gm.release(TREE, huge, epsilon=1, invariants=["state"], **options)
-    # One leaf alone is too large; many leaves are so as a sum that has no place in 64 bits.
+    # One leaf is too large, or a sum of many leaves does not fit into 64 bits.
     for counts in ([2**70, 0], np.full(2**14, 2**62)):
         star = gm.shapes.star(len(counts) + 1)
         with pytest.raises(ValueError, match="that of node 0 is larger"):
@@ -320,7 +320,7 @@ def test_counts_are_not_in_the_variables_of_a_failure(monkeypatch, where, name, 
 
 FRAME = TREE.to_frame().iloc[TREE.leaves][["state", "county"]].assign(n=COUNTS)
 PUBLIC = FRAME[["state", "county"]]
-# What an ordinary call of release_frame may fail of, after the frame was read.
+# Errors of an ordinary call of release_frame after it has read the frame.
 REFUSALS = {
     "the account": {"account": privacy.Account(epsilon="1/100")},
     "an option": {"integer": "yes"},
@@ -416,7 +416,7 @@ def test_columns_that_cannot_be_read_are_refused_without_showing_them(column, us
 
 @pytest.mark.parametrize("labels", [["b", "a", "b"], [2, 1, 2], ["b", 7, "b"], [(1, "b"), (1, 2)]])
 def test_pickles_hold_neither_unused_categories_nor_the_order_of_rows(labels):
-    """If the leaves that occur are public, nothing else about the labels is."""
+    """The leaves that occur are public, but nothing else about the labels."""
     column = np.empty(len(labels), object)
     column[:] = labels
     frames = [
@@ -457,7 +457,7 @@ def test_counts_that_are_refused_are_not_in_the_variables_either(counts):
 def test_there_is_no_seed():
     functions = [gm.release, gm.plan, gm.privacy.optimal_shares, privacy.allocate, gm.Release.load]
     functions += [privacy.discrete_laplace, privacy.discrete_gaussian]
-    # Drawing noise once more for what is published already may be repeated.
+    # The bootstrap may have a seed, since it adds its noise to published counts.
     methods = [f for name, f in inspect.getmembers(gm.Release, inspect.isfunction)
                if name != "bootstrap"]  # fmt: skip
     for function in [*functions, *methods]:
@@ -488,7 +488,7 @@ SHAPES = named_shapes(300)
 @pytest.mark.parametrize("tree", SHAPES.values(), ids=SHAPES.keys())
 @pytest.mark.parametrize("nonnegative", [False, True])
 def test_the_largest_counts_can_be_rounded(seeded, tree, nonnegative):
-    """At the public bound rounding errors are still too small to stand in the way."""
+    """Up to the public bound, rounding errors are too small to matter."""
     most = largest_sum(tree) // tree.n_leaves
     rng = np.random.default_rng(1)
     options = {"epsilon": 300, "integer": True, "nonnegative": nonnegative}
@@ -528,7 +528,7 @@ def test_one_record_changes_counts_on_one_path_by_one(tree, seed, most):
 
 
 def test_moving_records_leaves_what_is_above_both(noiseless):
-    """With a bound on each leaf this would not hold, so that there is none."""
+    """A bound on each leaf is refused, since it would change the counts above both leaves."""
     tree = gm.shapes.complete(2, 3)
     big = largest_sum(tree) - 10
     a = gm.release(tree, [big, 3, 0, 0], epsilon=1, neighbors="change_one").noisy
@@ -628,7 +628,7 @@ def test_both_ends_of_intervals_are_cut_off_at_0():
 
 
 def test_values_that_are_not_negative_lie_outside_the_intervals_of_the_estimate(monkeypatch):
-    """On sparse data the sum of what is kept from being negative is far too large."""
+    """On sparse data the sum of non-negative values is far too large."""
     monkeypatch.setattr(random_words, "SYSTEM", testing.SeededWords(5))
     counts = np.zeros(SPARSE.n_leaves, int)
     counts[::100] = 3
@@ -640,7 +640,7 @@ def test_values_that_are_not_negative_lie_outside_the_intervals_of_the_estimate(
         errors.append(r.values[0] - 30)
         bias.append(r.values[0] - r.estimate[0])
     assert outside > 10
-    # The difference to the estimate shows the bias.
+    # The difference from the estimate shows the bias.
     assert np.mean(bias) == pytest.approx(np.mean(errors), abs=4)
     assert np.sqrt(np.mean(np.square(errors))) > 2 * r.std_error[0]
 

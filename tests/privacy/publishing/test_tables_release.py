@@ -33,7 +33,7 @@ from gmtree.privacy.noise.mechanism import Mechanism
 from gmtree.privacy.publishing import measuring
 
 NEIGHBORS = ["add_remove", "change_one"]
-# What rounding a sigma up may add.
+# The largest effect of rounding a sigma up.
 ROOM = 1 + Fraction(1, 1 << 50)
 TREE = gm.Tree.from_levels(
     {"state": ["NY", "NY", "NY", "VT", "VT"], "county": ["A", "O", "K", "O", "E"]},
@@ -117,13 +117,13 @@ def test_unmeasured_queries_and_exact_totals_are_accounted_for(parent, neighbors
 
 
 def test_a_record_that_changes_its_cell_only_stays_in_its_leaf():
-    """On a chain nothing can move but cells: totals are free, other queries lose twice."""
+    """On a chain only cells can change: totals lose nothing, and other queries lose twice."""
     tree = gm.shapes.chain(3)
     for queries, total in (([()], 0), ([("a",)], 1), ([(), ("a",)], 1)):
         terms = {"epsilon": 1, "neighbors": "change_one"}
         _, _, ledger = allocation(tree, {"a": 2}, queries, **terms)
         assert ledger.total == total == neighbours.exact_loss(tree, ledger, set())
-    # Two leaves below one node: parting there is worse than staying.
+    # A move between two leaves of one node loses more than a change of the cell in one leaf.
     _, _, ledger = allocation(gm.shapes.star(3), {"a": 2}, [("a",)], epsilon=1,
                               neighbors="change_one")  # fmt: skip
     assert [line.loss for line in ledger.levels] == [Fraction(1, 4), Fraction(1, 4)]
@@ -196,7 +196,7 @@ def test_invariants_need_no_query_of_totals():
     r = gm.release_tables(TREE, COUNTS, axes=AXES, queries=[("sex", "age")], rho=1,
                           invariants=[Level(1)])  # fmt: skip
     assert r.queries == (("sex", "age"), ())
-    # No noise is spent on totals that nobody asked for.
+    # Totals that no query requests get no noise and no budget.
     assert [line.nodes for line in r.ledger.levels if line.query == ()] == [0, 0, 0]
     assert r.marginal(())[TREE.root] == pytest.approx(COUNTS.sum(), abs=1e-6)
 
@@ -259,7 +259,7 @@ def test_values_and_errors_are_those_of_dense_least_squares(parent, measure, dat
         wanted = np.kron(S, dense.cell_sums(axes, q))
         expected = solution.of(wanted).variance.reshape(tree.n, -1)
         np.testing.assert_allclose(r.std_error(q) ** 2, expected[:, 0], rtol=1e-8)
-        # Never worse than the measurement itself.
+        # A consistent value never has a larger error than its measurement.
         assert (r.std_error(q) ** 2 <= variance[q] * (1 + 1e-12)).all()
 
 
@@ -734,7 +734,7 @@ def test_tables_with_structural_zeros_are_the_optimum_on_any_tree(parent, zeros,
 
 
 def test_counts_in_structural_zeros_change_nothing(seeded, monkeypatch):
-    """Neither the result nor an error depends on them."""
+    """Neither results nor errors depend on counts in structural zeros."""
     others = np.where(ZEROS, [[7, -3, 5], [0, 10**15, 1]], COUNTS)
     found = []
     for counts in (COUNTS, others, others.astype(object)):
