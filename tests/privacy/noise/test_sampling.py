@@ -213,7 +213,7 @@ def decided_after(sampler: inversion.Inversion, words: int) -> dict[int | None, 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("scale", [Fraction(1, 3), Fraction(1), Fraction(5, 2)])
 def test_all_words_of_8_bits_give_the_exact_distribution(law, scale):
-    """Decided draws never exceed P(x), by enumeration, and the undecided rest is small and known."""
+    """Decided draws never exceed P(x), by enumeration; the undecided rest is small and known."""
     sampler = inversion.MagnitudeTable(magnitude_law(law, scale), [], np.uint8)
     found = decided_after(sampler, 2)
     left = found.pop(None)
