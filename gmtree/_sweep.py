@@ -159,7 +159,7 @@ def _levels_of_depth(parent: np.ndarray) -> np.ndarray | None:
 
 
 def _segment_subtrees(parent: np.ndarray, smallest: int) -> tuple[Segment, ...]:
-    """First the nodes above subtrees of similar size, then these subtrees, which are shared.
+    """Segments of the nodes above subtrees of similar size, then of these subtrees, as shared.
 
     The result is empty if subtrees are not ranges, or most of the tree is not in such subtrees.
     """

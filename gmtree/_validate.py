@@ -387,22 +387,23 @@ def values(argument: str, v: Any, n: int, *, per: str = "node", columns: bool = 
     return np.ascontiguousarray(a, dtype=dtype)
 
 
-def finite(argument: str, a: np.ndarray, *, per: str = "node") -> None:
-    """Refuse NaN and infinity.
+def all_finite(a: np.ndarray) -> bool:
+    """Whether all numbers are finite.
 
-    The sum is quick to compute. Only if it is not finite are the entries checked, since finite
+    A finite sum proves it quickly. If the sum is not finite, the entries are checked, since finite
     entries may also have a sum that overflows.
     """
-    if a.dtype.kind != "f":
-        return
     with np.errstate(over="ignore", invalid="ignore"):
-        total = np.sum(a)
-    if not np.isfinite(total):
-        bad = np.flatnonzero(~np.isfinite(a.reshape(a.shape[0], -1)).all(axis=1))
-        if bad.size:
-            x = a.reshape(a.shape[0], -1)[bad[0]]
-            x = x[~np.isfinite(x)][0]
-            fail(argument, "must be finite; ", Node(int(bad[0]), per), f" is {x}.")
+        return bool(np.isfinite(np.sum(a))) or bool(np.isfinite(a).all())
+
+
+def finite(argument: str, a: np.ndarray, *, per: str = "node") -> None:
+    """Refuse NaN and infinity."""
+    if a.dtype.kind == "f" and not all_finite(a):
+        rows = a.reshape(a.shape[0], -1)
+        i = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
+        x = rows[i][~np.isfinite(rows[i])][0]
+        fail(argument, "must be finite; ", Node(i, per), f" is {x}.")
 
 
 def weights(argument: str, w: Any, n: int, *, root: int | None = None) -> np.ndarray | None:

@@ -25,10 +25,10 @@ y is not negative, and is the best among all values with H held. The optimum is 
 so y is the optimum.
 
 Values known exactly and nodes not measured are the limits ``s -> 0`` and ``s -> inf`` of this: a
-leaf that is negative in the limit of y is negative shortly before it, hence 0 in every optimum
-on the way, and in their limit. If siblings are undetermined there are several optima, and the limit
-depends on how their variances grow. This does no harm: there still is an optimum with H held, and
-the next solution starts from H again.
+leaf that is negative in the limit of y is negative shortly before it, and so it is 0 in every
+optimum on the way, and in their limit. If siblings are undetermined there are several optima, and
+the limit depends on how their variances grow. This does no harm: there still is an optimum with H
+held, and the next solution starts from H again.
 
 The cost. Call the distance by which leaves fall below their bounds their deficit. When leaves are
 held, the other leaves together give up at most this deficit, and the next leaves to be held have as

@@ -164,9 +164,9 @@ class Diagnostics:
         """Residuals divided by their standard deviations.
 
         This equals the difference between the measurement and `leave_one_out`, divided by the
-        standard deviation of this difference. For an exactly known value only the latter is
-        defined, and it is used. NaN if a node was not measured, or if its measurement alone
-        determines it.
+        standard deviation of this difference. For values that are known exactly it is defined in
+        this second form. NaN if a node was not measured, or if its measurement alone determines
+        it.
         """
         with np.errstate(invalid="ignore", divide="ignore"):
             deviation = np.sqrt(self._factor.variance + self.leave_one_out_variance)

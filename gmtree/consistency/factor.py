@@ -87,8 +87,8 @@ def _refuse_ambiguous(tree: Tree, a: np.ndarray) -> None:
         i = int(differs[0])
         check.fail(
             "variance",
-            f"could be one number per node or one per level, since this tree has {tree.n} of "
-            "both, and ",
+            f"could be one number per node or one per level, since this tree has {tree.n} nodes "
+            f"and {tree.n} levels, and ",
             check.Node(i),
             f" is on level {tree.depth[i]}; write {{'node': [...]}} or {{'level': [...]}}.",
         )

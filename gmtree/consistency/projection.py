@@ -176,8 +176,8 @@ class Consistency:
         cancel, their rounding errors remain.
 
         Values that are known exactly (variance 0) must agree with each other up to 1e-11 (float32:
-        1e-6) of the sum of the absolute values added up, and exactly where all of them are whole
-        and that sum is below 2**53 (float32: 2**24).
+        1e-6) of the sum of the absolute values added up. If all of them are whole and this sum is
+        below 2**53 (float32: 2**24), they must agree exactly.
 
         If only leaves are bounded, and only from below, each leaf that falls below its bound is
         held at the bound for good, and the problem is solved again. That is exact, because a leaf
@@ -241,10 +241,10 @@ class Consistency:
         return v
 
     def _memory(self, v: np.ndarray, out: np.ndarray | None) -> np.ndarray:
-        """Memory for the result: `out` itself if the sweeps can write to it.
+        """Memory for the result: `out` itself if the sweeps can write to it, else a new array.
 
-        They cannot if it overlaps the measurements, or if exactly known values may yet be found
-        to contradict each other or the bounds: then `out` must stay as it is.
+        A new array is needed if `out` overlaps the measurements. It is also needed if some values
+        are known exactly: if they contradict each other or the bounds, `out` must stay unchanged.
         """
         may_fail = self._factor.some_exact
         if out is None or may_fail or not out.flags.c_contiguous or np.may_share_memory(out, v):

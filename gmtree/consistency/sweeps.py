@@ -91,15 +91,11 @@ def _collect(run: _sweep.Run, factor: Factor, v: np.ndarray, b: np.ndarray) -> N
         if segment[0] < layout.n_inner:
             run(kernels.up_inner, args, segment)
     # A NaN or an infinity anywhere propagates to the root.
-    is_finite = math.isfinite if v.ndim == 1 else _all_finite
+    is_finite = math.isfinite if v.ndim == 1 else check.all_finite
     if not (is_finite(b[0]) and is_finite(v[factor.tree.root])):
         check.finite("noisy", v)
         check.fail("noisy", "must have sums that floating point numbers can hold.")
     refuse_contradictions(factor, v, b)
-
-
-def _all_finite(a: np.ndarray) -> bool:
-    return bool(np.isfinite(a).all())
 
 
 def refuse_overflow(x: np.ndarray) -> NoReturn:

@@ -111,7 +111,7 @@ SHUFFLED_CHAIN = gm.Tree.from_parents([1, -1, 0])  # node 1 is the root, 0 below
 @pytest.mark.parametrize(
     ("variance", "message"),
     [
-        ([1, 2, 3], "this tree has 3 of both, and node 0 is on level 2; write {'node'"),
+        ([1, 2, 3], "this tree has 3 nodes and 3 levels, and node 0 is on level 2; write {'node'"),
         ([1, 1, 2], None),
         ([2, 2, 2], None),
         ({"node": [1, 2, 3]}, None),

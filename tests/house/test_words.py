@@ -20,14 +20,14 @@ PACKAGE = ROOT / "gmtree"
 # number when you have removed some; never raise one. `python tests/house/test_words.py NAME`
 # lists the texts that a pattern finds, and without NAME it prints the counts.
 LIMITS = {
-    "where for if": 5,
+    "where for if": 2,
     "what as a noun": 4,
     "tells": 0,
     "is no": 0,
     "the same": 0,
     "frame of": 0,
-    "dangling": 4,
-    "archaic": 1,
+    "dangling": 1,
+    "archaic": 0,
 }
 PATTERNS = {
     # "where a level is missing" should be "if a level is missing".

@@ -297,7 +297,7 @@ class CrossedConsistency:
             missing = self._separable.missing
         if missing.any():
             v = np.where(missing, v.dtype.type(0), v)
-        if v.dtype.kind == "f" and not _is_finite(v):
+        if v.dtype.kind == "f" and not check.all_finite(v):
             first = first_true(~np.isfinite(v))
             check.fail("noisy", f"must be finite; {named(first)} is {v[first]}.")
         return v
@@ -464,15 +464,9 @@ class CrossedConsistency:
         return float(found[0]) if series.size else 0.0
 
 
-def _is_finite(x: np.ndarray) -> bool:
-    """Whether all values are finite. A finite sum proves it quickly."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(x.sum())) or bool(np.isfinite(x).all())
-
-
 def _refuse_overflow(x: np.ndarray) -> None:
     """Refuse values that are too large, since the remaining values must not be used, either."""
-    if not _is_finite(x):
+    if not check.all_finite(x):
         first = first_true(~np.isfinite(x))
         x.fill(np.nan)
         check.fail(

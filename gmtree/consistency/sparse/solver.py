@@ -4,8 +4,8 @@ Bottom series b and aggregates ``a = A b`` are measured with variances ``w``; 0 
 and infinity means not measured. The solver finds the b that minimise the sum of squared
 differences, each divided by its variance.
 
-Let x be the values of a basis (`gmtree.consistency.sparse.basis`), ``L x`` those of all other
-series that are measured, y and v the measurements of both, and W and V their variances. The
+Let x be the values of a basis (`gmtree.consistency.sparse.basis`), with measurements y and
+variances W. All other measured series have the values ``L x``, measurements v and variances V. The
 optimum is
 
     x = y + W L' z,    (V + L W L') z = v - L y,

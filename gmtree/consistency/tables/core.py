@@ -10,7 +10,7 @@ import numpy as np
 from gmtree import _validate as check
 from gmtree.consistency.rounding import check_how, round_consistent
 from gmtree.consistency.tables.exact import refuse_exact_marginals
-from gmtree.consistency.tables.problem import TableProblem, all_finite
+from gmtree.consistency.tables.problem import TableProblem
 from gmtree.consistency.tables.queries import Query, one_cell
 from gmtree.consistency.tables.solver import TableSolver
 from gmtree.tree import Tree
@@ -266,7 +266,7 @@ class TableConsistency:
         iterations: int,
         start: NonnegativeInfo | None,
     ) -> NonnegativeInfo:
-        """The optimum without negative cells into `x`, which holds the one without bounds."""
+        """Replace `x`, the optimum without bounds, by the optimum without negative cells."""
         from gmtree.consistency.sparse import NonnegativeInfo
         from gmtree.consistency.tables.nonnegative import State, nonnegative
 
@@ -418,7 +418,7 @@ class TableConsistency:
 
 def _refuse_overflow(x: np.ndarray) -> None:
     """Refuse tables with cells that are too large; no other cell may be used then, either."""
-    if not all_finite(x):
+    if not check.all_finite(x):
         first = int(np.flatnonzero(~np.isfinite(x).all(axis=1))[0])
         x.fill(np.nan)
         check.fail(

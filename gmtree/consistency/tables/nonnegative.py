@@ -76,7 +76,7 @@ def nonnegative(
     most: int,
     start: State | None,
 ) -> NonnegativeInfo:
-    """The optimum without negative cells into `x`, which holds the one without bounds."""
+    """Replace `x`, the optimum without bounds, by the optimum without negative cells."""
     problem = solver.problem
     _refuse_negative(problem, ys)
     entries = problem.cells * len(problem.queries) * int(problem.tree.depth.sum(dtype=np.int64))
@@ -234,7 +234,7 @@ class Splitting:
     def run(
         self, x: np.ndarray, tolerance: float, most: int, start: State | None
     ) -> NonnegativeInfo:
-        """The optimum into `x`, which holds the one without bounds."""
+        """Replace `x`, the optimum without bounds, by the optimum without negative cells."""
         problem, tree = self.problem, self.problem.tree
         rho = np.where(self.own > 0, PULL, PULL_ALONE) / self.variance
         w = x[tree.leaves] if start is None else start.w.copy()
@@ -275,10 +275,10 @@ class Splitting:
         )
 
     def _slopes(self, found: np.ndarray, x: np.ndarray | None) -> tuple[float, float]:
-        """Distance from the optimum due to wrong slopes, and the largest changes that repair them.
+        """Distance from the optimum due to wrong slopes, and the largest change that repairs them.
 
-        The former is in standard deviations, the latter in units of values. Without `x` it is a
-        lower bound.
+        The distance is in standard deviations, and the change in units of values. Without `x`,
+        both are lower bounds.
         """
         measured = (self.own > 0) & np.isfinite(self.own)
         precision = self.own[measured]
