@@ -43,7 +43,7 @@ def diagnose(
     id_time_col: str = "temporal_id",
     threads: int | None = None,
 ) -> Frame:
-    """Compare each base forecast with the value that all others of its step imply, worst first.
+    """Compare each base forecast with the value that all other forecasts of its step imply.
 
     Parameters
     ----------
@@ -58,11 +58,12 @@ def diagnose(
     Returns
     -------
     DataFrame or Table of the same library
-        One row for each row of `Y_hat_df` and model, by descending size of ``standardized``. The
-        columns are `id_col` and `time_col` (with `temporal`, `id_time_col` and `id_col`),
-        ``cutoff`` if there are windows of a cross-validation, ``model``, ``measured`` for the base
-        forecast, ``reconciled``, ``residual``, ``standardized``, ``leave_one_out``,
-        ``leave_one_out_std_error`` and ``leverage``: see :meth:`gmtree.Consistency.diagnose`.
+        One row for each row of `Y_hat_df` and model, by descending size of ``standardized``, so
+        that the most suspicious forecast comes first. The columns are `id_col` and `time_col` (with
+        `temporal`, `id_time_col` and `id_col`), ``cutoff`` if there are windows of a
+        cross-validation, ``model``, ``measured`` for the base forecast, ``reconciled``,
+        ``residual``, ``standardized``, ``leave_one_out``, ``leave_one_out_std_error`` and
+        ``leverage``: see :meth:`gmtree.Consistency.diagnose`.
         Missing forecasts come last.
 
     Notes

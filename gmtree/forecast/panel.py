@@ -266,9 +266,10 @@ def _by_window(
 def _in_order(
     argument: str, frame: Any, kind: str, structure: Structure, id_col: str, step_col: str
 ) -> Codes | None:
-    """Return the steps of a frame with all series in order, each with all steps; else None.
+    """Return the steps of a frame that lists all series in order, each with all steps; else None.
 
-    Most frames of forecasts are in this order, and hashing each row would take most of the time.
+    Most frames of forecasts are in this order. To hash the labels of each row would take most of
+    the time.
     """
     if kind != "pandas" or len(frame) < SMALLEST_IN_ORDER or len(frame) % structure.n:
         return None

@@ -96,7 +96,10 @@ class Structure:
             self.tree = Tree.from_parents(parent)
 
     def _leaves(self, size: np.ndarray, leaf_names: np.ndarray | None) -> np.ndarray:
-        """The series of each leaf; among several, the one named like the leaf, else the last."""
+        """Return the series that is each leaf alone.
+
+        If there are several, it is the one with the name of the leaf, or else the last one.
+        """
         start, cols = self.matrix.indptr, self.matrix.indices
         single = np.flatnonzero(size == 1)
         single = single[self.matrix.data[start[single]] == 1]
@@ -158,7 +161,7 @@ class Structure:
         return np.concatenate([np.delete(np.arange(self.n), self.leaf), self.leaf])
 
     def aggregate(self, leaves: np.ndarray) -> np.ndarray:
-        """Values of all series from those of the leaves, in the order of `leaf`."""
+        """Return the values of all series, given those of the leaves in the order of `leaf`."""
         if self.tree is None or not np.array_equal(self.leaf, self.tree.leaves):
             return self.matrix @ leaves
         return self.tree.aggregate(leaves)[: self.n]

@@ -165,7 +165,7 @@ def _from_tree(tree: Tree) -> SummingMatrix:
 
 
 def parents_of(hierarchy: Mapping[Any, Any]) -> dict[Any, list[Any]]:
-    """For each series of a dict in the style of darts, list the series that it is a part of."""
+    """Return a list of the series that each series is a part of, from a dict as darts has it."""
     above: dict[Any, list[Any]] = {}
     for child, parents in hierarchy.items():
         several = isinstance(parents, (list, tuple, np.ndarray))
@@ -276,7 +276,7 @@ def _ranks(order: np.ndarray) -> np.ndarray:
 
 
 def _text(c: Codes) -> np.ndarray:
-    """Labels as text, an array of objects."""
+    """Return the label of each row as text, in an array of objects."""
     if c.categories is None:
         return np.array(list(map(str, c.codes.tolist())), dtype=object)
     return np.array(list(map(str, c.categories.tolist())), dtype=object)[c.codes]

@@ -25,7 +25,7 @@ class Change(NamedTuple):
     group: tuple[Any, ...]
     """Entries of the row in the columns `by`."""
     labels: tuple[Any, ...]
-    """Labels of the row, coarse to fine, as far as it has any."""
+    """Labels of the row, coarse to fine, without missing ones."""
     column: str
     """Name of the column."""
     before: float
@@ -33,7 +33,7 @@ class Change(NamedTuple):
     after: float
     """Value in the result."""
     change: float
-    """Their difference, which is exact for whole numbers beyond 2**53, too."""
+    """`after` minus `before`, which is exact for whole numbers beyond 2**53, too."""
 
 
 class ReconcileInfo(NamedTuple):
@@ -91,7 +91,7 @@ def report(
 
 
 def _large_integers(column: Any, x: np.ndarray) -> dict[int, int]:
-    """The whole numbers of a column that may be too large for a float, by row."""
+    """Return the whole numbers that a float may not represent exactly, by row."""
     rows = np.flatnonzero(np.abs(x) >= _INEXACT).tolist()
     if not rows:
         return {}

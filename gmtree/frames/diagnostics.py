@@ -27,17 +27,17 @@ def diagnose_frame(
     tree: Any = None,
     threads: int | None = None,
 ) -> Frame:
-    """Compare each value of a frame with the value that all others imply, worst first.
+    """Compare each value of a frame with the value that all other values imply, worst first.
 
     Parameters
     ----------
     frame, levels, value, variance, by, tree, threads
-        See :func:`reconcile_frame`; `value` is one column. The order of the standardised residuals
-        is meaningful without `variance` too; their sizes are meaningful only with it.
+        See :func:`reconcile_frame`; `value` is one column. Without `variance` only the order of the
+        standardised residuals is meaningful, with `variance` also their size.
 
     Returns
     -------
-    frame of the same kind
+    DataFrame or Table of the same library
         One row for each row of `frame`, by descending size of ``standardized``. The columns are
         `by` and `levels`, followed by ``measured``, ``reconciled``, ``residual``,
         ``standardized``, ``leave_one_out``, ``leave_one_out_std_error`` and ``leverage``: see

@@ -11,8 +11,9 @@ from gmtree.labels.levels import LevelLabels
 from gmtree.tree import Tree
 from gmtree.tree.locate import level_codes, node_in_error
 
-# A value contradicts its children if it differs from them by this many standard deviations, and
-# by this many times the usual difference in the frame: noise hardly ever does.
+# A value contradicts its children if it differs from their sum by this many standard deviations,
+# and by this many times the usual difference in the frame. Noise hardly ever makes such a
+# difference.
 _MANY = 20
 # The difference must also exceed this fraction of the larger of the value and its children's sum.
 _PART = 0.1

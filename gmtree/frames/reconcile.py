@@ -117,7 +117,7 @@ def reconcile_frame(
 
     Returns
     -------
-    frame of the same kind
+    DataFrame or Table of the same library
         The given rows with consistent values, followed by rows for the nodes that had no row, in
         which other columns are missing. A pandas index of whole numbers is kept, and added rows
         get the next numbers. If rows are added to a frame with another index, the rows of the

@@ -46,7 +46,7 @@ def rollup_frame(
 
     Returns
     -------
-    frame of the same kind
+    DataFrame or Table of the same library
         The columns `levels` and `value`, one row per node: the total, then each level. The columns
         of finer levels are missing in the row of a coarser node, as in :func:`reconcile_frame`. If
         the first column has a single label, the row of that label is the total. Sums of whole

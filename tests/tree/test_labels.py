@@ -12,6 +12,7 @@ from trees import trees
 
 import gmtree as gm
 from gmtree.labels import distinct, levels
+from gmtree.labels.codes import Codes
 
 
 def test_a_node_with_the_label_of_the_root_is_found_by_its_path():
@@ -256,3 +257,12 @@ def test_the_key_changes_no_result(monkeypatch, key):
     after, again = gm.Tree.from_records(*columns)
     np.testing.assert_array_equal(again, leaf)
     assert after == before
+
+
+@given(st.lists(st.tuples(st.sampled_from([-2, 0, 10**12]), st.integers(-2, 2)), max_size=30))
+def test_distinct_rows_are_numbered_in_order_of_appearance(rows):
+    columns = np.array(rows, np.int64).reshape(-1, 2).T
+    number, first = levels.number_rows([Codes(c, None) for c in columns], len(rows))
+    distinct_rows = list(dict.fromkeys(rows))
+    assert number.tolist() == [distinct_rows.index(row) for row in rows]
+    assert first.tolist() == [rows.index(row) for row in distinct_rows]
