@@ -20,6 +20,7 @@ import numpy as np
 
 from gmtree import _validate as check
 from gmtree._kernels import sweeps
+from gmtree._kernels._jit import sharing_arrays
 
 # One thread processes shorter levels: handing over a piece costs up to 50 microseconds, in which
 # about 50,000 nodes could be processed.
@@ -223,6 +224,11 @@ def _run_ranges(kernel: Callable[..., Any], args: tuple, ranges: Iterable[Range]
         kernel(*args, start, stop)
 
 
+def _run_share(kernel: Callable[..., Any], args: tuple, ranges: Iterable[Range]) -> None:
+    with sharing_arrays():
+        _run_ranges(kernel, args, ranges)
+
+
 # It has no state, so one object serves all sweeps: on a small tree, making another takes as long as
 # the sweep.
 _ALONE: AbstractContextManager[Run] = nullcontext(_run_alone)
@@ -273,8 +279,8 @@ def _together(layout: Layout, count: int) -> Iterator[Run]:
                 _run_alone(kernel, args, segment)
                 return
             first, *others = layout.portions(segment, count, keep_families=not downward)
-            waiting: list[Future] = [pool.submit(_run_ranges, kernel, args, o) for o in others]
-            _run_ranges(kernel, args, first)
+            waiting: list[Future] = [pool.submit(_run_share, kernel, args, o) for o in others]
+            _run_share(kernel, args, first)
             for future in waiting:
                 future.result()
 

@@ -20,6 +20,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 from types import CodeType, FunctionType
@@ -128,22 +129,42 @@ def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
 
 # --------------------------------------------------------------------------- tiers
 
-# A call is small if none of its arrays has more entries. Threads must never share the arrays of an
-# interpreted call, because `_Tiers.interpret` may put all of them back. They share only trees with
-# many times as many nodes (`SMALLEST_SHARED_LEVEL` in `gmtree._sweep`).
+# A call is small if none of its arrays has more entries.
 _SMALL = 4096
 # Seconds that a kernel is interpreted before it is compiled, which takes several times as long,
 # or before its machine code is loaded from disk, which takes about as long.
 _BEFORE_COMPILING, _BEFORE_LOADING = 0.05, 0.01
 
 _always_compile = os.environ.get("GMTREE_ALWAYS_COMPILE", "") not in ("", "0")
-_running = threading.local()
+
+
+class _Running(threading.local):
+    """The time at which the twin of this thread must end, and whether its arrays are shared."""
+
+    deadline = 0.0
+    is_sharing = False
+
+
+_running = _Running()
 
 
 def always_compile() -> None:
     """Interpret no kernel from now on, as with ``GMTREE_ALWAYS_COMPILE=1`` in the environment."""
     global _always_compile
     _always_compile = True
+
+
+@contextmanager
+def sharing_arrays() -> Iterator[None]:
+    """Interpret nothing in this thread for now, since other threads write to the same arrays.
+
+    A twin that takes too long puts arrays back as they were, which would undo the work of others.
+    """
+    before, _running.is_sharing = _running.is_sharing, True
+    try:
+        yield
+    finally:
+        _running.is_sharing = before
 
 
 class _TimeoutError(Exception):
@@ -160,7 +181,8 @@ class _Tiers:
 
     def __call__(self, *args: Any) -> Callable[..., Any]:
         """Return the function that numba should call with these arguments."""
-        if not _always_compile and all(a.size <= _SMALL for a in _arrays(args)):
+        may_interpret = not (_always_compile or _running.is_sharing)
+        if may_interpret and all(a.size <= _SMALL for a in _arrays(args)):
             if self.twin is None:
                 self.seconds_left = _BEFORE_LOADING if self._is_on_disk() else _BEFORE_COMPILING
                 self.twin = _twin(self.compiled.py_func)
@@ -213,18 +235,21 @@ def call_twin(twin: Callable[..., Any], args: tuple) -> Any:
     return result.item() if isinstance(result, np.generic) else result
 
 
-# The globals of the twins of a module, by the module's name.
+# The globals of the twins of a module, by the module's name. No thread may use them before all
+# helpers in them are replaced.
 _twin_globals: dict[str, dict[str, Any]] = {}
+_replacing = threading.RLock()
 
 
 def _twin(function: Any) -> Callable[..., Any]:
     """A copy of the function that calls twins of helpers and has constants of numba's types."""
     name, known = function.__module__, function.__globals__
-    if name not in _twin_globals:
-        _twin_globals[name] = {**known, "range": _range}
-        for key, value in known.items():
-            if hasattr(value, "py_func"):
-                _twin_globals[name][key] = _twin(value.py_func)
+    with _replacing:
+        if name not in _twin_globals:
+            _twin_globals[name] = {**known, "range": _range}
+            for key, value in known.items():
+                if hasattr(value, "py_func"):
+                    _twin_globals[name][key] = _twin(value.py_func)
     code: CodeType = function.__code__
     code = code.replace(co_consts=_with_machine_numbers(code.co_consts))
     return FunctionType(code, _twin_globals[name], function.__name__)

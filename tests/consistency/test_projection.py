@@ -22,7 +22,6 @@ from trees import all_parents, large_shapes, named_shapes, renumber, trees
 
 import gmtree as gm
 from gmtree import _sweep
-from gmtree._kernels import _jit
 from gmtree.consistency import sweeps
 
 EPS = np.finfo(float).eps
@@ -260,8 +259,6 @@ def test_bad_values():
 @pytest.fixture
 def short_shared_levels(monkeypatch):
     """Share even short levels between threads, so that tests can use small trees."""
-    # A twin that runs out of time puts arrays back, so threads must not share arrays of twins.
-    monkeypatch.setattr(_jit, "_always_compile", True)
     monkeypatch.setattr(_sweep, "SMALLEST_SHARED_LEVEL", 4)
     monkeypatch.setattr(_sweep, "BLOCKS", 4)
     monkeypatch.setattr(_sweep, "SMALLEST_BLOCK", 1)

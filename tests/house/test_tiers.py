@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import count
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import numpy as np
 import pytest
 from processes import run, run_tests
 
-from gmtree._kernels import _jit
+from gmtree import _sweep
+from gmtree._kernels import _jit, projection
 
 TESTS = Path(__file__).parents[1]
 BOTH_TIERS = {
@@ -140,3 +142,38 @@ def test_numbers_that_python_refuses_are_left_to_the_machine(kernel):
     machine(x, expected)
     np.testing.assert_array_equal(found, expected)
     assert found[0] == 3
+
+
+# --------------------------------------------------------------------------- threads
+
+
+def test_threads_that_share_a_sweep_interpret_nothing(kernel):
+    """A twin that runs out of time would undo what other threads have written."""
+    shared = _sweep.Layout(np.zeros(9, np.uint64), None, 1, ((1, 9, True),))
+    x, half = np.arange(9), np.zeros((9, 1))
+    with _sweep.team(shared, 3) as run:
+        run(lambda start, stop: kernel(x[start:stop], half[start]), (), (1, 9, True), True)
+    np.testing.assert_array_equal(x, [0, *range(2, 10)])
+    assert len(kernel.signatures) == 1
+
+
+def test_threads_wait_for_the_twins_of_helpers(monkeypatch):
+    """Two threads may be the first to call kernels of one module."""
+    monkeypatch.setattr(_jit, "_twin_globals", {})
+    plain, others = _jit._with_machine_numbers, []
+
+    def is_complete() -> bool:
+        known = _jit._twin(projection.up_leaves.py_func).__globals__
+        return not any(hasattr(value, "py_func") for value in known.values())
+
+    with ThreadPoolExecutor(1) as pool:
+
+        def interrupted(constant):
+            if not others:  # The twin of the first helper is just being made.
+                others.append(pool.submit(is_complete))
+                wait(others, timeout=0.2)
+            return plain(constant)
+
+        monkeypatch.setattr(_jit, "_with_machine_numbers", interrupted)
+        assert is_complete()
+        assert others[0].result()
