@@ -174,7 +174,7 @@ def test_a_numba_whose_cache_we_do_not_know_keeps_no_machine_code(monkeypatch, c
 
         return compile_it
 
-    monkeypatch.setattr(_jit, "njit", njit)
+    monkeypatch.setattr(_jit, "_njit", njit)
     for decorator in (_jit.kernel, _jit.inlined):
         compiled = decorator(lambda x: x + 1)
         assert compiled(1) == 2
