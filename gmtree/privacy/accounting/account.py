@@ -8,6 +8,7 @@ the budget is refused before any noise is drawn, and nobody sees a release befor
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import uuid
@@ -237,7 +238,15 @@ class Account:
         general = zcdp_epsilon(spent, delta)
         if self.target is None or spent == 0:
             return general
-        return min(general, gaussian_epsilon(spent, delta))
+        if spent < self.budget:
+            return min(general, gaussian_epsilon(spent, delta))
+        # One release may have been charged the whole budget because it meets the target (`_cost`).
+        # Its Gaussian loss can be larger, so that only the target and `general` hold for it.
+        epsilon, target_delta = self.target
+        if proper_delta(delta) < target_delta:
+            return general
+        nearest = float(epsilon)
+        return min(general, nearest if nearest >= epsilon else math.nextafter(nearest, math.inf))
 
     def __repr__(self) -> str:
         state = self._state()

@@ -222,6 +222,19 @@ def test_one_release_may_take_a_whole_account():
         gm.release(tree, counts, epsilon=10, delta=1e-9, account=account)
 
 
+@pytest.mark.parametrize("epsilon", [1, 3, 10, 20])
+def test_a_whole_account_is_not_understated_at_other_deltas(epsilon):
+    """The charge of a whole budget bounds the loss at the target, but not as a Gaussian loss."""
+    tree, account = gm.shapes.star(1), Account(epsilon=epsilon, delta="1e-9")
+    allocation = allocate(tree, epsilon=epsilon, delta="1e-9")
+    account.charge(tree, allocation)
+    assert account.left == 0
+    for delta in (1e-2, 1e-3, 1e-6, 1e-8, 1e-9, 1e-10, 1e-12):
+        spent = account.epsilon(delta)
+        assert exact_delta([(allocation.scales[0], 1)], spent) <= delta
+        assert spent <= (epsilon if delta >= 1e-9 else zcdp_epsilon(account.budget, delta))
+
+
 def test_noise_without_a_gaussian_loss_is_refused():
     with pytest.raises(
         ValueError, match="must be in rho, without a delta, for noise of a scale below 1/30"
