@@ -8,7 +8,6 @@ the budget is refused before any noise is drawn, and nobody sees a release befor
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 import uuid
@@ -45,11 +44,11 @@ from gmtree.privacy.accounting.account_text import (
     unit_name,
 )
 from gmtree.privacy.accounting.allocation import Allocation, gaussian_loss_in, loss_in
-from gmtree.privacy.accounting.conversion import proper_delta, zcdp_epsilon
-from gmtree.privacy.accounting.gaussian import gaussian_epsilon
+from gmtree.privacy.accounting.conversion import proper_delta
 from gmtree.privacy.accounting.ledger import Ledger
 from gmtree.privacy.accounting.ledger_text import records
 from gmtree.privacy.accounting.rational import round_up
+from gmtree.privacy.accounting.tight import account_epsilon
 from gmtree.privacy.accounting.unfinished import (
     Unfinished,
     discard,
@@ -228,25 +227,12 @@ class Account:
 
     def epsilon(self, delta: Any = None) -> float | Fraction:
         """The epsilon of all releases so far together; an account in rho needs a delta for it."""
-        if delta is not None:
-            proper_delta(delta)
-        if self.measure == "epsilon":
-            return self.spent
-        if delta is None:
+        if delta is None and self.measure == "rho":
             check.fail("delta", "must be given for an account in rho.")
-        spent = self.spent
-        general = zcdp_epsilon(spent, delta)
-        if self.target is None or spent == 0:
-            return general
-        if spent < self.budget:
-            return min(general, gaussian_epsilon(spent, delta))
-        # One release may have been charged the whole budget because it meets the target (`_cost`).
-        # Its Gaussian loss can be larger, so that only the target and `general` hold for it.
-        epsilon, target_delta = self.target
-        if proper_delta(delta) < target_delta:
-            return general
-        nearest = float(epsilon)
-        return min(general, nearest if nearest >= epsilon else math.nextafter(nearest, math.inf))
+        bound = None if delta is None else proper_delta(delta)
+        if bound is None or self.measure == "epsilon":
+            return self.spent
+        return account_epsilon(self.spent, self.budget, self.target, bound)
 
     def __repr__(self) -> str:
         state = self._state()

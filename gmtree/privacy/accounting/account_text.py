@@ -8,10 +8,11 @@ from typing import Any
 
 from gmtree._text import is_short_float, short, table
 from gmtree.privacy.accounting.account_file import Entry, State
-from gmtree.privacy.accounting.ledger_text import records
+from gmtree.privacy.accounting.ledger_text import records, target_text
 from gmtree.privacy.accounting.unfinished import Unfinished
 
 _TITLES = {"epsilon": "pure differential privacy", "rho": "zero-concentrated differential privacy"}
+_CHANGES = {"add_remove": "added or removed", "change_one": "moved to other places"}
 
 
 def unit_name(terms: Any) -> str:
@@ -22,12 +23,13 @@ def unit_name(terms: Any) -> str:
 
 
 def terms_of(state: State) -> str:
-    """The terms of an account, in words."""
+    """The terms of an account, for messages."""
+    return f"{_budget(state)}, neighbors={state.neighbors!r}, and protects {unit_name(state)}"
+
+
+def _budget(state: State) -> str:
     text = f"a budget of {state.measure} = {short_down(state.budget)}"
-    if state.target is not None:
-        epsilon, delta = state.target
-        text += f", chosen for epsilon = {short(epsilon)} with delta = {float(delta):.6g}"
-    return f"{text}, for neighbors={state.neighbors!r}, protecting {unit_name(state)}"
+    return text if state.target is None else f"{text}, chosen for {target_text(*state.target)}"
 
 
 def describe(state: State, unfinished: Sequence[Unfinished] = ()) -> str:
@@ -50,7 +52,8 @@ def describe(state: State, unfinished: Sequence[Unfinished] = ()) -> str:
     lines = table(rows, right=[k in (0, 5, 6, 7) for k in range(8)]) if state.entries else []
     return "\n".join(
         [
-            f"Privacy account: {_TITLES[state.measure]}, {terms_of(state)}",
+            f"Privacy account: {_TITLES[state.measure]}, with {_budget(state)}",
+            f"It protects {unit_name(state)}, {_CHANGES[state.neighbors]}.",
             *lines,
             f"  spent {short(state.spent, up=True)}, left {short_down(left)}",
             *(f"  entry {x.entry.number} is charged but not saved: {x.path}" for x in unfinished),

@@ -18,8 +18,8 @@ _TITLES = {
 }
 _SUMS = {
     "add_remove": "worst path from the root to a leaf",
-    "change_one": "worst two leaves, without the nodes above both",
-    "tables": "worst two cells of the same or of two leaves",
+    "change_one": "worst move from one leaf to another, without the nodes above both",
+    "tables": "worst move from one cell to another, in the same leaf or another one",
     "person": "worst choice of a person's leaves, level by level",
 }
 _SHOWN = 10
@@ -52,11 +52,10 @@ def describe(ledger: Any) -> str:
     sums = [f"  total ({_SUMS[kind]}): {total}"]
     budget = f"budget {short(ledger.budget, up=True)}"
     if ledger.target is not None:
-        epsilon, delta = ledger.target
-        budget += f", chosen for epsilon = {short(epsilon)} with delta = {float(delta):.6g}"
+        budget += f", chosen for {target_text(*ledger.target)}"
     if ledger.total_given_invariants is not None:
         given = short(ledger.total_given_invariants, up=True)
-        sums.append(f"  total for equal exact counts (records may also move): {given}")
+        sums.append(f"  total if the exact counts are known (records may also move): {given}")
     sums += [*_implied(ledger), *_by_level(ledger)]
     disclosures = [
         *_first(f"{name}: published exactly" for name in ledger.invariants),
@@ -94,8 +93,7 @@ def summary(ledger: Any) -> list[str]:
         guess = f"in which of two places {who}"
     spent = f"{ledger.measure} = {short(ledger.total, up=True)}"
     if ledger.target is not None:
-        epsilon, delta = ledger.target
-        spent += f" (epsilon = {short(epsilon)} with delta = {float(delta):.6g})"
+        spent += f" ({target_text(*ledger.target)})"
     counted = "every record of every person"
     if ledger.enforced:
         most = records(ledger.max_contributions)
@@ -120,6 +118,11 @@ def _not_counted(ledger: Any) -> str:
         what = "Leaves" if ledger.axes is None else "Cells of leaves"
         text += f" {what} with more than {ledger.max_count:,} records count as if they had as many."
     return text
+
+
+def target_text(epsilon: Fraction, delta: Fraction) -> str:
+    """An (epsilon, delta) in words, rounded up."""
+    return f"epsilon = {short(epsilon, up=True)} with delta = {short(delta, up=True)}"
 
 
 def _percent(chance: float) -> str:

@@ -1,4 +1,4 @@
-"""The (epsilon, delta) of a ledger in rho, the rho for an (epsilon, delta), and the best guess."""
+"""The (epsilon, delta) of ledgers and accounts in rho, the rho for a target, and the best guess."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ from gmtree.privacy.noise.registry import MECHANISMS
 # The rho for a target may be smaller than the largest possible one by at most this fraction.
 _PRECISION = 1e-4
 _MOST_STEPS = 40
+# Larger than the rounding errors of a few operations.
+_ROUNDED_UP = 1 + 1e-14
 
 
 def tight_epsilon(ledger: Any, delta: Fraction) -> float:
@@ -51,6 +53,30 @@ def tight_epsilon(ledger: Any, delta: Fraction) -> float:
     return min(bounds)
 
 
+def account_epsilon(
+    spent: Fraction,
+    budget: Fraction,
+    target: tuple[Fraction, Fraction] | None,
+    delta: Fraction,
+) -> float:
+    """The epsilon of all releases of an account in rho together, rounded up.
+
+    In an account for an (epsilon, delta), a release that meets this target may have been charged
+    the whole budget, although its loss is larger as a loss of Gaussian noise. So if the whole
+    budget is spent, only the target itself and the bound for any noise are known to hold.
+    """
+    general = zcdp_epsilon(spent, delta)
+    if target is None or spent == 0:
+        return general
+    if spent < budget:
+        return min(general, gaussian_epsilon(spent, delta))
+    epsilon, target_delta = target
+    if delta < target_delta:
+        return general
+    nearest = float(epsilon)
+    return min(general, nearest if nearest >= epsilon else math.nextafter(nearest, math.inf))
+
+
 def best_guess(ledger: Any) -> float:
     """The largest chance of a right guess between two neighbouring data sets, rounded up.
 
@@ -61,12 +87,14 @@ def best_guess(ledger: Any) -> float:
     """
     total = max(ledger.total, ledger.total_given_invariants or Fraction(0))
     loss = float(total)
+    if loss == 0:
+        return 0.5
     if ledger.measure == "epsilon":
-        return (1 + math.tanh(loss / 2)) / 2
+        return min(1.0, (1 + math.tanh(loss / 2)) / 2 * _ROUNDED_UP)
     bounds = [math.sqrt(loss / 2), math.sqrt(-math.expm1(-loss))]
     if (factor := _gaussian_factor(ledger)) is not None:
         bounds.append(delta_above(0.0, np.zeros(1), np.ones(1), 0.0, total * factor))
-    return (1 + min(bounds)) / 2
+    return min(1.0, (1 + min(bounds)) / 2 * _ROUNDED_UP)
 
 
 def _gaussian_factor(ledger: Any) -> Fraction | None:

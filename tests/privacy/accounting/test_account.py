@@ -96,8 +96,8 @@ def test_an_account_protects_one_privacy_unit(path):
     with pytest.raises(ValueError, match="must protect the same privacy unit, 3 records"):
         gm.release(TREE, COUNTS, epsilon=1, max_contributions=3, account=Account(epsilon=1))
     assert (account.spent, account.entries[0].max_contributions) == (1, 3)
-    assert "protecting 3 records of a person" in str(account)
-    with pytest.raises(ValueError, match=r"same terms; it has .*protecting 3 records"):
+    assert "It protects 3 records of a person, added or removed.\n" in str(account)
+    with pytest.raises(ValueError, match=r"same terms; it has .* and protects 3 records"):
         Account(epsilon=4, path=path)
     records = PUBLIC.assign(who=range(len(PUBLIC)))
     people = Account(epsilon=1, person="who")
@@ -204,7 +204,7 @@ def test_accounts_with_a_target(path):
     assert account.epsilon("1e-9") <= 1
     again = Account(path=path)
     assert again.target == (1, Fraction(1, 10**9))
-    assert "chosen for epsilon = 1 with delta = 1e-09" in str(again)
+    assert "chosen for epsilon = 1 with delta = 1e-9" in str(again)
     with pytest.raises(ValueError, match="'delta' must be given"):
         account.epsilon()
 
@@ -911,7 +911,7 @@ def test_commands_enforce_bounds_on_people(folder, capsys):
 
 def test_commands_take_targets(folder, capsys):
     assert run(*RELEASE, "--epsilon", "1", "--delta", "1e-9", "-o", "out.npz") == 0
-    assert "chosen for epsilon = 1 with delta = 1e-09" in capsys.readouterr().out
+    assert "chosen for epsilon = 1 with delta = 1e-9" in capsys.readouterr().out
     assert 0.999 <= gm.Release.load("out.npz").ledger.epsilon("1e-9") <= 1
 
 

@@ -277,7 +277,7 @@ def test_the_loss_given_the_invariants_is_that_of_all_changes_that_keep_them(
 def test_moving_a_record_below_an_exact_total_costs_twice():
     ledger = allocate(gm.shapes.star(3), epsilon=1, invariants=[0]).ledger
     assert (ledger.total, ledger.total_given_invariants) == (1, 2)
-    assert "total for equal exact counts (records may also move): 2" in str(ledger)
+    assert "total if the exact counts are known (records may also move): 2" in str(ledger)
     moved = allocate(gm.shapes.star(3), epsilon=1, invariants=[0], neighbors="change_one").ledger
     assert (moved.total, moved.total_given_invariants) == (1, 1)
     assert allocate(gm.shapes.star(3), epsilon=1).ledger.total_given_invariants is None
@@ -645,7 +645,7 @@ def test_ledger_as_text():
     assert "pure differential privacy, epsilon = 0.1" in pure
     assert "2 one" in pure
     assert "moved to other leaves" in concentrated
-    assert "worst two leaves" in concentrated
+    assert "worst move from one leaf to another" in concentrated
     assert "at most 7 records" in long
     assert "  - nothing" in long
     assert len(long.splitlines()) < 64
@@ -731,6 +731,16 @@ def test_the_head_of_a_ledger_bounds_every_guess(measure, loss, most):
     assert 0.5 <= best <= stated + 1e-9 <= 1 + 1e-9
     if most == 1 if measure == "epsilon" else scale > 3:
         assert stated <= best + 0.005
+
+
+def test_chances_and_targets_are_rounded_up():
+    tiny = allocate(gm.shapes.star(3), epsilon="1e-15").ledger
+    assert "chance is at most 50.01 %" in str(tiny)
+    assert "chance is at most 100 %" in str(allocate(gm.shapes.star(3), epsilon=100).ledger)
+    target = {"epsilon": "0.12345649", "delta": "1.0000004e-9"}
+    text = str(allocate(gm.shapes.star(3), **target).ledger)
+    assert text.count("epsilon = 0.123457 with delta = 1.00001e-9") == 2
+    assert "epsilon = 0.123457 with delta = 1.00001e-9" in str(privacy.Account(**target))
 
 
 def test_the_head_of_a_ledger_in_words():
