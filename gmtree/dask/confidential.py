@@ -27,6 +27,7 @@ import numpy as np
 from gmtree import _validate as check
 from gmtree._files import lock, write_durably
 from gmtree.dask.parquet import Partition, Piece
+from gmtree.dask.storage import load
 from gmtree.privacy.publishing.measuring import forget_locals
 
 _FORMAT = "gmtree confidential run 1"
@@ -264,8 +265,7 @@ class Record:
 
     def joint(self) -> np.ndarray:
         """Noisy counts of the nodes that are in several partitions."""
-        with np.load(self.attempts / f"noisy-{self.data['joint']}.npz") as arrays:
-            return arrays["noisy"]
+        return load(self.attempts / f"noisy-{self.data['joint']}.npz")["noisy"]
 
     def destroy_others(self) -> None:
         """Destroy all attempts that are not valid, and true sums that are no longer needed."""

@@ -202,8 +202,7 @@ def count_leaves(job: People, partition: Partition, folder: Path) -> None:
     """Write the leaves of a partition with the number of their counted records."""
     counts = np.zeros(partition.rows, np.int64)
     for name in job.folder.glob(f"leaves-{partition.number}-*.npz"):
-        with load(name) as arrays:
-            np.add.at(counts, arrays["leaf"] - partition.start, 1)
+        np.add.at(counts, load(name)["leaf"] - partition.start, 1)
     table = read(partition.pieces, job.levels, job.levels[:-1])
     table = table.append_column(job.count, arrow().array(counts))
     write(table, folder / part_name(partition.number), job.levels)

@@ -24,7 +24,7 @@ from gmtree.dask.parquet import Partition, arrow, read
 from gmtree.dask.partition_tree import PartitionTree
 from gmtree.dask.partition_values import find_part
 from gmtree.dask.sorted_rows import find_runs
-from gmtree.dask.storage import save
+from gmtree.dask.storage import load, save
 from gmtree.privacy.publishing.measuring import refuse_public_total
 from gmtree.privacy.publishing.stretches import measure_joint, measure_stretch
 
@@ -103,9 +103,8 @@ def draw_joint(
     """
     sums = np.zeros(len(level), np.int64)
     for attempt, nodes in zip(attempts, boundary, strict=True):
-        with np.load(job.folder / f"partial-{attempt}.npz") as arrays:
-            # If a level has one node, the second sum is 0.
-            np.add.at(sums, nodes, arrays["partial"])
+        # If a level has one node, the second sum is 0.
+        np.add.at(sums, nodes, load(job.folder / f"partial-{attempt}.npz")["partial"])
     if job.max_count is None:
         refuse_public_total(float(sums[0]), job.largest_sum)
     noisy = measure_joint(sums, np.asarray(level), job.scales, job.mechanism)

@@ -124,18 +124,14 @@ def read(some: Sequence[Piece], columns: Sequence[str], dictionary: Sequence[str
     by_file: dict[Location, list[int]] = {}
     for piece in some:
         by_file.setdefault(piece.path, []).append(piece.group)
+    options = {"read_dictionary": list(dictionary), "page_checksum_verification": True}
     for name, groups in by_file.items():
-        with (
-            opened(name) as source,
-            pq.ParquetFile(
-                source, read_dictionary=list(dictionary), page_checksum_verification=True
-            ) as file,
-        ):
-            try:
+        try:
+            with opened(name) as source, pq.ParquetFile(source, **options) as file:
                 table = file.read_row_groups(groups, columns=list(columns), use_threads=False)
-            except OSError as error:
-                raise OSError(f"{str(name)!r} cannot be read: {error}") from None
-            tables.append(table)
+        except (OSError, arrow().ArrowInvalid) as error:
+            raise OSError(f"{str(name)!r} cannot be read: {error}") from None
+        tables.append(table)
     if len(tables) == 1:
         return tables[0]
     return arrow().concat_tables(tables, promote_options="permissive")

@@ -15,6 +15,7 @@ from gmtree.dask.parquet import Partition, read
 from gmtree.dask.partition_tree import PartitionTree
 from gmtree.dask.sorted_rows import find_runs
 from gmtree.dask.storage import load as load_arrays
+from gmtree.dask.storage import save as save_arrays
 
 # Bytes that a task needs for each node, in addition to the columns of labels: measured, rounded up.
 # More are needed if tasks keep values for later tasks (`Problem.keeps`).
@@ -56,11 +57,7 @@ def load_values(
 
     A release has no rows for nodes, so the last list is empty.
     """
-    if problem.noise is not None:
-        with load_arrays(problem.noise[partition.number]) as noise:
-            v = noise["noisy"].astype(np.float64)
-        return v, _level_variances(problem, part), []
-    v, s = _row_values(problem, part, table)
+    v, s = _row_values(problem, partition, part, table)
     matched = []
     for level, source in enumerate(problem.measured):
         here = part.nodes(level)
@@ -82,9 +79,14 @@ def load_values(
     return v, s, matched
 
 
-def _row_values(problem: Problem, part: PartitionTree, table: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return measurements and variances by node, filled in for the rows only."""
-    v, s = np.zeros(part.n), _level_variances(problem, part)
+def _row_values(
+    problem: Problem, partition: Partition, part: PartitionTree, table: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return measurements and variances by node; only those of the rows, unless it is a release."""
+    s = _level_variances(problem, part)
+    if problem.noise is not None:
+        return load_arrays(problem.noise[partition.number])["noisy"].astype(np.float64), s
+    v = np.zeros(part.n)
     v[part.rows] = numbers(table, problem.value, "leaves")
     if isinstance(problem.variance, str):
         s[part.rows] = variances(table, problem.variance, "leaves")
@@ -106,6 +108,22 @@ def _mark_unmeasured(v: np.ndarray, s: np.ndarray) -> None:
         v[missing] = 0
 
 
+def keep(
+    problem: Problem, partition: Partition, part: PartitionTree, v: np.ndarray, s: np.ndarray
+) -> None:
+    """Keep the tree for later tasks, and the measurements that they cannot read from the rows.
+
+    Variances are kept only if they come from a column. Nodes that were not measured are kept as NaN.
+    """
+    kept = slice(None) if problem.keeps else slice(part.n_inner)
+    arrays = {"v": np.where(np.isinf(s[kept]), np.nan, v[kept])}
+    if isinstance(problem.variance, str):
+        arrays["s"] = s[kept]
+    arrays |= {f"begin{k}": starts for k, starts in enumerate(part.begin)}
+    rows = np.array(part.sizes[-1])
+    save_arrays(problem.file("part", partition.number), rows=rows, **arrays)
+
+
 def load(
     problem: Problem, partition: Partition, table: Any = None
 ) -> tuple[PartitionTree, np.ndarray, np.ndarray]:
@@ -113,14 +131,14 @@ def load(
 
     If that task did not keep the measurements of the rows, `table` must hold the rows.
     """
-    with load_arrays(problem.file("part", partition.number)) as kept:
-        part = PartitionTree([kept[f"begin{k}"] for k in range(problem.height)], int(kept["rows"]))
-        v, s = kept["v"], kept["s"]
-    if v.size == part.n:
-        return part, v, s
-    if problem.noise is not None:
-        return part, *load_values(problem, partition, part, table)[:2]
-    above_v, above_s = v, s
-    v, s = _row_values(problem, part, table)
-    v[: part.n_inner], s[: part.n_inner] = above_v, above_s
+    kept = load_arrays(problem.file("part", partition.number))
+    part = PartitionTree([kept[f"begin{k}"] for k in range(problem.height)], int(kept["rows"]))
+    if problem.keeps:
+        v, s = kept["v"], _level_variances(problem, part)
+    else:
+        v, s = _row_values(problem, partition, part, table)
+        v[: part.n_inner] = kept["v"]
+    if "s" in kept:
+        s[: kept["s"].size] = kept["s"]
+    _mark_unmeasured(v, s)
     return part, v, s

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -91,6 +92,9 @@ def new_file(path: Location) -> Iterator[Path]:
     try:
         yield hidden
         os.replace(hidden, path)
+    except OSError as error:
+        # Libraries do not name the file if the disk is full.
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from None
     finally:
         hidden.unlink(missing_ok=True)
 
@@ -101,11 +105,13 @@ def save(path: Location, **arrays: Any) -> None:
         np.savez(name, **arrays)
 
 
-@contextmanager
-def load(path: Location) -> Iterator[Any]:
-    """Open a file of arrays that `save` wrote."""
-    with opened(path) as source, np.load(source) as arrays:
-        yield arrays
+def load(path: Location) -> dict[str, np.ndarray]:
+    """Read a file of arrays that `save` wrote; refuse a damaged file."""
+    try:
+        with opened(path) as source, np.load(source) as arrays:
+            return dict(arrays)
+    except (BadZipFile, EOFError, OSError, ValueError) as error:
+        raise OSError(f"{str(path)!r} cannot be read: {error}") from None
 
 
 @contextmanager

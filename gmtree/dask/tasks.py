@@ -21,7 +21,7 @@ from gmtree.dask.joint_tree import Units, Where, usable
 from gmtree.dask.messages import Instructions, Problem, Report
 from gmtree.dask.parquet import Partition, arrow, read
 from gmtree.dask.partition_tree import PartitionTree
-from gmtree.dask.partition_values import find_part, load, load_rows, load_values
+from gmtree.dask.partition_values import find_part, keep, load, load_rows, load_values
 from gmtree.dask.writing import Columns, publish
 
 # If there are more fractions than this, they are sent with fewer digits to keep messages small.
@@ -38,12 +38,7 @@ def up(problem: Problem, partition: Partition) -> Report:
     part, ends = find_part(problem.levels, partition, table, problem.memory, problem.keeps)
     v, s, matched = load_values(problem, partition, part, table)
     del table
-    # The tree is kept, so that later tasks need not find the nodes again. The values of rows are
-    # kept only if later tasks do not read the rows.
-    begin = {f"begin{k}": starts for k, starts in enumerate(part.begin)}
-    kept = slice(None) if problem.keeps else slice(part.n_inner)
-    rows = np.array(part.sizes[-1])
-    storage.save(problem.file("part", partition.number), v=v[kept], s=s[kept], rows=rows, **begin)
+    keep(problem, partition, part, v, s)
     messages = group_messages(problem, part, v, s)
     arrow().default_memory_pool().release_unused()
     at_boundary = np.array([m[[0, -1]] for m in matched])
@@ -125,8 +120,7 @@ def _hold(part: PartitionTree, v: np.ndarray, s: np.ndarray, held: np.ndarray) -
 def _load_held(name: storage.Location | None) -> np.ndarray:
     if name is None:
         return np.zeros(0, np.int64)
-    with storage.load(name) as arrays:
-        return arrays["held"]
+    return storage.load(name)["held"]
 
 
 def enter(
@@ -259,9 +253,8 @@ def finish(
     `whole` has the numbers of the boundary nodes by level and side, and `groups` those of groups.
     """
     part, v, s = load(problem, partition)
-    with storage.load(problem.file("values", partition.number)) as kept:
-        found = {name: kept[name] for name in kept.files}
-    columns = Columns(found["value"], found.get("error"), found.get("estimate"))
+    kept = storage.load(problem.file("values", partition.number))
+    columns = Columns(kept["value"], kept.get("error"), kept.get("estimate"))
     x = columns.value
     given = dict(zip(part.boundary.ravel().tolist(), whole.ravel().tolist(), strict=True))
     for level, side in np.argwhere(part.elsewhere >= 0).tolist():

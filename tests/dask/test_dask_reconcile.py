@@ -14,6 +14,7 @@ from partitioned import by_node, contents, random_hierarchy, write_cut
 
 import gmtree as gm
 import gmtree.dask
+from gmtree.dask.pipeline import Run
 
 # Dask calls pandas in a way that the newest pandas warns of.
 pytestmark = pytest.mark.filterwarnings("ignore:The inplace keyword")
@@ -292,6 +293,24 @@ def test_a_damaged_file_is_an_error(tmp_path):
     file.write_bytes(data[:-9])
     with pytest.raises(ValueError, match=r"'leaves' must be Parquet; .*cannot be read"):
         reconcile(str(file), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["part", "held1", "values"])
+def test_a_damaged_file_between_tasks_is_named(name, tmp_path, monkeypatch):
+    each = Run._each
+
+    def damage(self, label, task, *more):
+        for file in self.problem.scratch.glob(f"{name}-*.npz"):
+            data = bytearray(file.read_bytes())
+            data[len(data) // 2] ^= 1
+            file.write_bytes(data)
+        return each(self, label, task, *more)
+
+    monkeypatch.setattr(Run, "_each", damage)
+    below = LEAVES.assign(y=[-3.0, 4.0, 2.0, -1.0, 5.0])
+    with pytest.raises(OSError, match=rf"{name}-0.npz' cannot be read: Bad"):
+        reconcile(below, tmp_path, nonnegative=True, integer=True)
+    assert not (tmp_path / "out" / "manifest.json").exists()
 
 
 @pytest.mark.parametrize("has_folders", [True, False])
