@@ -13,6 +13,7 @@ from gmtree import _validate as check
 from gmtree.dask.parquet import Piece, arrow, read
 from gmtree.dask.partition_tree import PartitionTree
 from gmtree.dask.sorted_rows import Key, between, find_runs, match
+from gmtree.labels import columns
 
 
 @dataclass(frozen=True)
@@ -43,18 +44,18 @@ class NodeMeasurements:
     ) -> tuple[np.ndarray, Any]:
         """Find the nodes of a partition that have a measurement, and the rows of these nodes.
 
-        `names` are the columns of labels down to this level, `numbers` the columns to read.
+        `names` are the columns of labels down to this level, `numbers` the other columns to read.
         """
-        level, columns = len(names), [*names, *numbers]
+        level, wanted = len(names), [*names, *numbers]
         if level == 0:
-            return np.zeros(1, np.int64), read(self.pieces, columns)
+            return np.zeros(1, np.int64), read(self.pieces, wanted)
         own = table.select(names).take(arrow().array(part.first_rows(level)))
         low, high = (tuple(own.column(n)[k].as_py() for n in names) for k in (0, -1))
         start, stop = bisect_left(self.last, low), bisect_left(self.first, high)
         stop += stop < len(self.first) and self.first[stop] == high
         if start >= stop:
-            return np.zeros(0, np.int64), read(self.pieces[:1], columns).slice(0, 0)
-        found = between(read(self.pieces[start:stop], columns), names, low, high)
+            return np.zeros(0, np.int64), read(self.pieces[:1], wanted).slice(0, 0)
+        found = between(read(self.pieces[start:stop], wanted), names, low, high)
         inside, row = match(own, found, names, self.argument)
         return row, found.take(arrow().array(inside))
 
@@ -85,28 +86,16 @@ def joined(argument: str, pieces: list[Piece], ends: list[tuple[Key, Key]]) -> N
 
 def numbers(table: Any, name: str, argument: str) -> np.ndarray:
     """Return a column of numbers, with NaN for missing ones."""
-    pa = arrow()
-    column = table.column(name)
-    kind = column.type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-        check.fail_type(argument, f"must have numbers in column {name!r}, not {kind}.")
-    if pa.types.is_decimal(kind) or pa.types.is_float16(kind):
-        column = column.cast(pa.float64())
-    x = column.to_numpy().astype(np.float64, copy=False)
-    large = np.flatnonzero(np.isinf(x))
-    if large.size:
-        check.fail(argument, f"must have finite numbers in {name!r}; one is {x[large[0]]}.")
+    x = columns.numbers(f"{argument}[{name!r}]", table.column(name))
+    if np.isinf(x).any():
+        check.fail(argument, f"must have finite numbers in {name!r}; one is infinite.")
     return x
 
 
 def variances(table: Any, name: str, argument: str) -> np.ndarray:
     """Return a column of variances, with inf for missing ones."""
-    pa = arrow()
-    column = table.column(name)
-    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-        check.fail_type(argument, f"must have numbers in column {name!r}, not {column.type}.")
-    s = column.to_numpy().astype(np.float64)
+    s = columns.numbers(f"{argument}[{name!r}]", table.column(name))
     s[np.isnan(s)] = np.inf
-    if s.size and s.min() < 0:
+    if np.any(s < 0):
         check.fail(argument, f"must have no negative variance in {name!r}; one is {s.min()}.")
     return s

@@ -113,7 +113,7 @@ def keep(
 ) -> None:
     """Keep the tree for later tasks, and the measurements that they cannot read from the rows.
 
-    Variances are kept only if they come from a column. Nodes that were not measured are kept as NaN.
+    Variances are kept only if they come from a column. Values that were not measured are NaN.
     """
     kept = slice(None) if problem.keeps else slice(part.n_inner)
     arrays = {"v": np.where(np.isinf(s[kept]), np.nan, v[kept])}

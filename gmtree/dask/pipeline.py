@@ -33,8 +33,8 @@ class Run:
 
     Attributes
     ----------
-    boundary_noise : function, optional
-        For a release: returns the noisy counts of the boundary nodes.
+    boundary_noise : array, optional
+        For a release: noisy counts of the boundary nodes.
     joint : JointTree
         Known once all partitions have reported their ends.
     """
@@ -42,7 +42,7 @@ class Run:
     engine: Engine
     problem: Problem
     partitions: Sequence[Partition]
-    boundary_noise: Callable[[], np.ndarray] | None = None
+    boundary_noise: np.ndarray | None = None
     joint: JointTree = field(init=False)
 
     def solve(self, manifest: dict[str, Any]) -> Result:
@@ -94,7 +94,7 @@ class Run:
         """Measurements of the boundary nodes and their variances."""
         s = self.joint.by_node([r.variance for r in reports])
         if self.boundary_noise is not None:
-            return self.boundary_noise(), s
+            return self.boundary_noise, s
         return self.joint.by_node([r.value for r in reports]), s
 
     def _levels(self) -> dict[str, int]:

@@ -365,9 +365,7 @@ class _Release:
                 memory=self.engine.memory(),
                 noise=record.noisy(),
             )
-            run = Run(
-                self.engine, problem, record.partitions, lambda: record.joint().astype(np.float64)
-            )
+            run = Run(self.engine, problem, record.partitions, record.joint().astype(np.float64))
             made = run.solve(
                 {"kind": "release", "run": record.data["run"], "ledger": ledger.to_dict()}
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -20,7 +21,7 @@ from gmtree.dask.result import ROOT
 from gmtree.dask.sorted_rows import Key, shown
 from gmtree.dask.sorting import sort as sort_rows
 from gmtree.dask.sorting import sort_table
-from gmtree.dask.storage import Location, is_path, location, new_folder, remove_folder
+from gmtree.dask.storage import Location, is_path, location, remove_folder
 from gmtree.labels.columns import column_names, is_frame
 from gmtree.labels.libraries import library
 
@@ -56,7 +57,9 @@ def level_columns(levels: Any, argument: str, value: Any, *more: Any) -> tuple[s
 @contextmanager
 def scratch_folder(scratch: Any, out: Location) -> Iterator[Location]:
     """Create a folder for files between tasks, and remove it at the end."""
-    folder = new_folder(out.parent if scratch is None else location("scratch", scratch))
+    above = out.parent if scratch is None else location("scratch", scratch)
+    folder = above / f"gmtree-{uuid.uuid4().hex}"
+    folder.mkdir(mode=0o700, parents=True)
     try:
         yield folder
     finally:
@@ -115,7 +118,10 @@ def _as_files(
         check.fail_type(
             argument, f"must be Parquet files or a DataFrame, not {type(source).__name__}."
         )
-    table = _arrow_table(argument, source, columns)
+    _refuse_missing(argument, column_names(source), columns)
+    if library(source) == "polars":
+        source = source.select(list(columns)).to_arrow()
+    table = arrow().table({name: source[name] for name in columns})
     write(sort_table(table, levels) if levels else table, folder / "part.parquet")
     return folder
 
@@ -124,18 +130,6 @@ def _refuse_missing(argument: str, names: Collection[str], columns: Sequence[str
     missing = [name for name in columns if name not in names]
     if missing:
         check.fail(argument, f"must have the column {missing[0]!r}.")
-
-
-def _arrow_table(argument: str, frame: Any, columns: Sequence[str]) -> Any:
-    pa = arrow()
-    _refuse_missing(argument, column_names(frame), columns)
-    if isinstance(frame, pa.Table):
-        return frame.select(list(columns))
-    if library(frame) == "pandas":
-        return pa.Table.from_pandas(frame[list(columns)], preserve_index=False)
-    if library(frame) == "polars":
-        return frame.select(list(columns)).to_arrow()
-    return pa.table({name: pa.array(frame[name]) for name in columns})
 
 
 # --------------------------------------------------------------------------- measurements

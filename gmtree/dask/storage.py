@@ -124,13 +124,6 @@ def opened(path: Location) -> Iterator[str | IO[bytes]]:
         yield str(path)
 
 
-def new_folder(above: Location) -> Location:
-    """Create a folder with a new name in the folder `above`."""
-    folder = above / f"gmtree-{uuid.uuid4().hex}"
-    folder.mkdir(mode=0o700, parents=True)
-    return folder
-
-
 def remove_folder(folder: Location, *, ignore_errors: bool = False) -> None:
     """Remove a folder with everything in it."""
     if not _is_remote(folder):

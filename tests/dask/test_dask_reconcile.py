@@ -388,5 +388,5 @@ def test_wrong_arguments(options, message, tmp_path):
 def test_missing_labels_and_text_for_values(tmp_path):
     with pytest.raises(ValueError, match="'county' must have no missing labels; row 2"):
         reconcile(LEAVES.assign(county=["a", "b", None, "c", "d"]), tmp_path)
-    with pytest.raises(TypeError, match="must have numbers in column 'y'"):
+    with pytest.raises(TypeError, match="must hold real numbers"):
         reconcile(LEAVES.assign(y="x"), tmp_path)
