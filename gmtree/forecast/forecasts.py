@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -26,16 +26,10 @@ from gmtree.forecast.panel import Panel
 from gmtree.forecast.registry import METHODS, Options, check_method, method_for
 from gmtree.forecast.structure import Structure
 from gmtree.forecast.topdown import PROPORTIONS
-from gmtree.forecast.variances import Past, check_by_series, from_mapping
+from gmtree.forecast.variances import Past, checked, from_mapping
 from gmtree.labels.columns import check_names
 
 INTERVALS = ("normality", "bootstrap", "conformal", "samples")
-
-
-class ByPair(NamedTuple):
-    """Variances of all pairs of a series and a period."""
-
-    variance: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -154,8 +148,6 @@ class Base:
     def variance(self) -> np.ndarray:
         """Variances that the caller gave for ``"wls_var"``."""
         given = self.request.variance
-        if isinstance(given, ByPair):
-            return given.variance
         if isinstance(given, Mapping):
             return from_mapping(self.structure, given)
         if not isinstance(given, str):
@@ -163,7 +155,7 @@ class Base:
                             f"a {type(given).__name__}.")  # fmt: skip
         s = np.square(self.sigma) if given == "intervals" else self.values(given, True)
         s = np.where(np.isnan(self.y) & np.isnan(s), np.inf, s)
-        return check_by_series("variance", s, self.structure.name)
+        return checked(self.structure, s)
 
     def method(self, name: str) -> Method:
         """Make the method of a given name."""

@@ -77,6 +77,7 @@ class Bootstrap:
     """
 
     how = "bootstrap"
+    keeps_stretches = True
     y_hat: np.ndarray  # set by reconcilers, as hierarchicalforecast's samplers have it
 
     def __init__(
@@ -106,7 +107,7 @@ class Bootstrap:
             check.fail("Y_hat_df", "must have no missing forecasts for intervals_method="
                        f"{self.how!r}.")  # fmt: skip
         self._ahead = np.arange(y_hat.shape[1]) if ahead is None else ahead
-        self._steps = int(self._ahead.max()) + 1
+        self._steps = int(self._ahead.max()) + 1 if self.keeps_stretches else 1
         complete = residuals.values[:, ~np.isnan(residuals.values).any(axis=0)]
         if complete.shape[1] <= self._steps:
             check.fail(
@@ -143,17 +144,7 @@ class Conformal(Bootstrap):
     """Intervals from the coherent residuals of each series in all periods, equal for all steps."""
 
     how = "conformal"
-
-    def __init__(
-        self,
-        method: Method,
-        y_hat: np.ndarray,
-        mean: np.ndarray,
-        residuals: Residuals | None,
-        seed: Any,
-    ) -> None:
-        same = np.zeros(y_hat.shape[1], np.int64)
-        super().__init__(method, y_hat, mean, residuals, seed, ahead=same)
+    keeps_stretches = False
 
     def _paths(self, mean: np.ndarray, num_samples: int) -> Iterator[np.ndarray]:
         rng = np.random.default_rng(self._seed)

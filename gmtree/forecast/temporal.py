@@ -7,8 +7,7 @@ leaves, need one projection along the series and one along the periods.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -17,12 +16,11 @@ from scipy import sparse
 
 from gmtree import _validate as check
 from gmtree.forecast.columns import require_columns
-from gmtree.forecast.forecasts import ByPair, Request, method_list
-from gmtree.forecast.frequency import frequencies, past_by_frequency, read_periods
+from gmtree.forecast.forecasts import Request, method_list
+from gmtree.forecast.frequency import past_by_frequency, read_periods
 from gmtree.forecast.panel import Panel
 from gmtree.forecast.registry import Options
 from gmtree.forecast.structure import Structure, structure_of
-from gmtree.forecast.variances import one_of
 from gmtree.frames.reconcile import Frame
 from gmtree.labels.libraries import kind_of
 
@@ -130,32 +128,19 @@ def reconcile_cross_temporal(
         find = partial(series._locate, "Y_df", column=id_col)
         names = (id_col, id_time_col, target_col)
         past = past_by_frequency(Y_df, find, series.n, periods, names)
-    request = replace(request, variance=_by_frequency(variance, series, periods))
     return request.written(panel, _Pairs(series, periods), past)
 
 
-def _by_frequency(variance: Any, series: Structure, periods: Structure) -> Any:
-    """Expand variances by frequency to variances of all pairs."""
-    if not isinstance(variance, Mapping):
-        return variance
-    names, of_period = frequencies(periods)
-    missing = [name for name in names if name not in variance]
-    if missing or len(variance) > len(names):
-        check.fail("variance", f"must have one number for each frequency {names}.")
-    by_name = np.array([one_of(variance, name) for name in names])
-    if not (by_name >= 0).all():
-        check.fail("variance", f"must not be negative, not {variance}.")
-    return ByPair(np.tile(by_name[of_period], series.n))
-
-
 class _Pairs(Structure):
-    """The structure of pairs of a series and a period."""
+    """The structure of pairs of a series and a period; its levels are frequencies."""
 
     def __init__(self, series: Structure, periods: Structure) -> None:
         self._axes = series, periods
         self.matrix = sparse.csr_array(sparse.kron(series.matrix, periods.matrix))
         self.leaf = (series.leaf[:, None] * periods.n + periods.leaf).ravel()
-        self.levels: dict[str, np.ndarray] = {}
+        start = np.arange(series.n)[:, None] * periods.n
+        self.levels = {name: (start + rows).ravel() for name, rows in periods.levels.items()}
+        self._row_of: dict[Any, int] = {}  # pairs have no names of their own
 
     def name(self, k: int) -> str:
         """Name a pair in an error message."""

@@ -23,8 +23,9 @@ def divided_series(structure: Structure, level: Any) -> np.ndarray:
     else:
         tree = structure.tree
         if tree is None:
-            check.fail("S_df", "must be a tree for top-down methods; name a 'middle_level' "
-                       "otherwise.")  # fmt: skip
+            check.fail("S_df", "must be a tree (strictly hierarchical) for top-down methods. For "
+                       "groups, divide a level that has each leaf once: give its name as "
+                       "'middle_level'.")  # fmt: skip
         above = tree.parent[: structure.n]
         tops = np.flatnonzero((above < 0) | (above == structure.n))
     count = np.bincount(structure.matrix[tops].indices, minlength=structure.n_leaves)

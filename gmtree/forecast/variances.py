@@ -96,26 +96,22 @@ class Past:
         return None if self._read_residuals is None else self._read_residuals()
 
 
-def one_of(variance: Mapping[Any, Any], key: Any) -> float:
-    """Return the number for a key, which may be infinite."""
-    x = variance[key]
-    infinite = isinstance(x, float) and x == np.inf
-    return np.inf if infinite else check.real(f"variance[{key!r}]", x)
-
-
 def from_mapping(structure: Structure, variance: Mapping[Any, Any]) -> np.ndarray:
     """Return the variance of each series from a dict by name of the series or of its level."""
     s = np.full(structure.n, np.nan)
-    for key in variance:
-        s[structure._find("variance", [key])] = one_of(variance, key)
-    return check_by_series("variance", s, structure.name)
+    for key, x in variance.items():
+        infinite = isinstance(x, float) and x == np.inf
+        number = np.inf if infinite else check.real(f"variance[{key!r}]", x)
+        s[structure._find("variance", [key])] = number
+    return checked(structure, s)
 
 
-def check_by_series(argument: str, s: np.ndarray, name: Callable[[int], str]) -> np.ndarray:
+def checked(structure: Structure, s: np.ndarray) -> np.ndarray:
     """Refuse numbers that cannot be variances, naming the series."""
-    bad = ~(s >= 0)
-    if bad.any():
-        k = int(np.argmax(bad.reshape(s.shape[0], -1).any(axis=1)))
-        check.fail(argument, "must give each series a variance of at least 0; "
-                   f"{name(k)} has {s[k]}.")  # fmt: skip
+    bad = np.argwhere(~(s >= 0))
+    if bad.size:
+        x = s[tuple(bad[0])]
+        check.fail("variance", "must give each series a variance of at least 0; "
+                   f"{structure.name(int(bad[0, 0]))} has {'none' if np.isnan(x) else x}."
+                   )  # fmt: skip
     return s

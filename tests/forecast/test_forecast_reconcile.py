@@ -164,7 +164,7 @@ def test_variances_by_name_and_by_level():
     np.testing.assert_allclose(
         d.wide(METHODS["wls_var"], found), dense.coherent(d.S, d.wide("m"), s), atol=1e-10
     )
-    with pytest.raises(ValueError, match=r"'variance' must give each series .* 'T/A' has nan"):
+    with pytest.raises(ValueError, match=r"'variance' must give each series .* 'T/A' has none"):
         reconcile(d.base, d.structure, method="wls_var", variance={"T": 1.0})
 
 

@@ -188,7 +188,11 @@ def test_calendars_as_trees():
     [
         ({"temporal": None}, "'temporal' must describe"),
         ({"temporal": {"week": 4, "day": 1}}, "must have periods named 'day-1'"),
-        ({"variance": {"year": 1.0}, "method": "wlsv"}, "'variance' must have one number"),
+        (
+            {"variance": {"year": 1.0}, "method": "wlsv"},
+            "'variance' must give each .* series 'T' in period 'half-1' has none",
+        ),
+        ({"variance": {"week": 1.0}, "method": "wlsv"}, "'variance' must name .* not 'week'"),
         ({"method": "shr"}, "'method' must be one of"),
         ({"method": "wlsv"}, "'Y_df' must hold values"),
         (
