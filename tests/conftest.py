@@ -56,6 +56,11 @@ class SkipWhatIsMissing:
                     return
 
 
+def pytest_collection_modifyitems(items):
+    """Run the tests of tiers last, since they need most machine code of the other tests."""
+    items.sort(key=lambda item: item.path.name == "test_tiers.py")
+
+
 def pytest_configure(config):
     # Hooks of this file itself would not see the examples in the package.
     config.pluginmanager.register(SkipWhatIsMissing())

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 import numpy as np
 
 from gmtree import _sweep
-from gmtree import _validate as check
 from gmtree._kernels import order as kernels
 from gmtree._sweep import unsigned
-from gmtree.tree import locate
 from gmtree.tree.order import Positions, positions
 from gmtree.tree.pairs import PathIndex
 
@@ -341,20 +339,6 @@ class TreeArrays:
     def level_names(self) -> tuple[str, ...] | None:
         """Names of the levels from which :meth:`from_levels` made the tree, else None."""
         return self._level_names
-
-    def _aligned(self, argument: str, x: Any, per: str = "node", *, tell: bool = True) -> Any:
-        """Return `x` in the order of the nodes or leaves, matched by its labels if it has any."""
-        if isinstance(x, (np.ndarray, list, tuple)):
-            return x
-        return locate.align(self, argument, x, per, tell=tell)
-
-    def _values(
-        self, argument: str, x: Any, per: str = "node", *, columns: bool = True
-    ) -> np.ndarray:
-        """Checked values per node or leaf, matched by their labels if they have any."""
-        n = self.n if per == "node" else self.n_leaves
-        aligned = self._aligned(argument, x, per)
-        return check.values(argument, aligned, n, per=per, columns=columns)
 
     # ------------------------------------------------------------------ lists of children
 

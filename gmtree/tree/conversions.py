@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from gmtree import _memory
+from gmtree import _validate as check
 from gmtree.readers import edges, graphs, matrices, newick, objects
+from gmtree.tree import locate, outline, table
 from gmtree.tree import measurements as measured
-from gmtree.tree import outline, table
 from gmtree.tree.kinship import TreeKinship
 
 if TYPE_CHECKING:
@@ -376,6 +380,44 @@ class TreeConversions(TreeKinship):
         """
         return graphs.to_networkx(self)
 
+    def cophenetic(self, height: Any) -> np.ndarray:
+        """Matrix of the heights at which every two leaves are joined.
+
+        Parameters
+        ----------
+        height : array of n reals
+            Height of each node, such as the distance at which a cluster was formed.
+
+        Returns
+        -------
+        array of shape (n_leaves, n_leaves)
+            Entry (i, j) is the height of the lowest common ancestor of leaves i and j, in the order
+            of :attr:`leaves`. The diagonal holds the heights of the leaves. The type is int64,
+            float32 or float64, like that of `height`.
+
+        See Also
+        --------
+        gmtree.distance_matrix : sums of lengths between two nodes.
+
+        Examples
+        --------
+        >>> import gmtree as gm
+        >>> tree = gm.Tree.from_linkage([[0, 1, 2.0, 2], [2, 3, 5.0, 3]])
+        >>> tree.cophenetic([0.0, 0.0, 0.0, 2.0, 5.0])
+        array([[0., 2., 5.],
+               [2., 0., 5.],
+               [5., 5., 0.]])
+        """
+        value = self._values("height", height, columns=False)
+        _memory.refuse_above_limit(
+            f"The cophenetic matrix of {self.n_leaves} leaves",
+            value.itemsize * self.n_leaves**2,
+            "height[tree.lca(i, j)] answers pairs.",
+        )
+        leaves = self.leaves
+        walk = np.searchsorted(leaves, self.leaves_left_to_right)
+        return self._paths.matrix(leaves, walk, value, None)
+
     def outline(self, values: Any = None, *, depth: int = 4, children: int = 5) -> str:
         """The top of the tree as text, one line per node.
 
@@ -400,7 +442,8 @@ class TreeConversions(TreeKinship):
         └── VT            29
             └── Orange    29
         """
-        return outline.text(self, values, depth, children)
+        v = None if values is None else self._values("values", values, columns=False)
+        return outline.text(self, v, depth, children)
 
     def show(self, values: Any = None, *, depth: int = 4, children: int = 5) -> None:
         """Print the top of the tree; see :meth:`outline`."""
@@ -408,3 +451,15 @@ class TreeConversions(TreeKinship):
 
     def _repr_html_(self) -> str:
         return outline.html(self)
+
+    def _aligned(self, argument: str, x: Any, per: str = "node", *, tell: bool = True) -> Any:
+        """Return `x` in the order of the nodes or leaves, matched by its labels if it has any."""
+        return locate.align(self, argument, x, per, tell=tell)
+
+    def _values(
+        self, argument: str, x: Any, per: str = "node", *, columns: bool = True
+    ) -> np.ndarray:
+        """Checked values per node or leaf, matched by their labels if they have any."""
+        n = self.n if per == "node" else self.n_leaves
+        aligned = self._aligned(argument, x, per)
+        return check.values(argument, aligned, n, per=per, columns=columns)

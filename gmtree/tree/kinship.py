@@ -6,7 +6,6 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from gmtree import _memory
 from gmtree import _validate as check
 from gmtree._kernels import order as kernels
 from gmtree._sweep import unsigned
@@ -248,44 +247,6 @@ class TreeKinship(TreeArrays):
                 "length; edge='count' counts edges.",
             )
         return sums_from_root(self._edge_length, self._natural_layout, self.root, self.height)
-
-    def cophenetic(self, height: Any) -> np.ndarray:
-        """Matrix of the heights at which every two leaves are joined.
-
-        Parameters
-        ----------
-        height : array of n reals
-            Height of each node, such as the distance at which a cluster was formed.
-
-        Returns
-        -------
-        array of shape (n_leaves, n_leaves)
-            Entry (i, j) is the height of the lowest common ancestor of leaves i and j, in the order
-            of :attr:`leaves`. The diagonal holds the heights of the leaves. The type is int64,
-            float32 or float64, like that of `height`.
-
-        See Also
-        --------
-        gmtree.distance_matrix : sums of lengths between two nodes.
-
-        Examples
-        --------
-        >>> import gmtree as gm
-        >>> tree = gm.Tree.from_linkage([[0, 1, 2.0, 2], [2, 3, 5.0, 3]])
-        >>> tree.cophenetic([0.0, 0.0, 0.0, 2.0, 5.0])
-        array([[0., 2., 5.],
-               [2., 0., 5.],
-               [5., 5., 0.]])
-        """
-        value = self._values("height", height, columns=False)
-        _memory.refuse_above_limit(
-            f"The cophenetic matrix of {self.n_leaves} leaves",
-            value.itemsize * self.n_leaves**2,
-            "height[tree.lca(i, j)] answers pairs.",
-        )
-        leaves = self.leaves
-        walk = np.searchsorted(leaves, self.leaves_left_to_right)
-        return self._paths.matrix(leaves, walk, value, None)
 
 
 def _plain(answer: np.ndarray) -> Any:

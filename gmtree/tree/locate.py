@@ -24,26 +24,27 @@ from gmtree.labels.columns import (
 from gmtree.labels.distinct import concatenate, factorize
 from gmtree.labels.levels import ROOT_LABEL, LevelLabels, number_pairs, path_of_row
 from gmtree.labels.libraries import library
+from gmtree.tree.kinship import TreeKinship
 
 # Columns that `to_frame` writes beside labels and values.
 STRUCTURE = ("node", "parent", "depth")
 
 
-def label_names(tree: Any) -> tuple[str, ...]:
+def label_names(tree: TreeKinship) -> tuple[str, ...]:
     """Names of the columns that hold the labels of a tree."""
     if tree.level_names is not None:
         return tree.level_names
     return () if tree.labels is None else ("label",)
 
 
-def level_names(tree: Any) -> list[str | None]:
+def level_names(tree: TreeKinship) -> list[str | None]:
     """Names of the levels from the root down: "total" for an added root, None if unnamed."""
     names = tree.level_names or ()
     root = ROOT_LABEL if names and ROOT_LABEL not in names else None
     return [root] * (tree.height - len(names)) + list(names)
 
 
-def level_codes(tree: Any, k: int) -> Codes:
+def level_codes(tree: TreeKinship, k: int) -> Codes:
     """Label of the ancestor of each node at level k, counted from 0; -1 for nodes above this level.
 
     A node counts as its own ancestor.
@@ -67,7 +68,7 @@ def level_codes(tree: Any, k: int) -> Codes:
 
 
 def locate(
-    tree: Any,
+    tree: TreeKinship,
     argument: str,
     columns: Sequence[tuple[str, Codes]],
     *,
@@ -208,18 +209,20 @@ def _translate(a: Codes, b: Codes) -> np.ndarray:
 # --------------------------------------------------------------------------- vectors
 
 
-def align(tree: Any, argument: str, x: Any, per: str, *, tell: bool = True) -> Any:
+def align(tree: TreeKinship, argument: str, x: Any, per: str, *, tell: bool = True) -> Any:
     """Values in the order of the tree's nodes or leaves, matched by their own labels.
 
     In a DataFrame with columns of labels, the other columns are values. Values without labels are
     returned unchanged: arrays, lists, columns of polars and pyarrow, and pandas objects whose index
     is 0, 1, 2, ...
     """
-    found = _labels_of(tree, argument, x)
+    found = None if isinstance(x, (np.ndarray, list, tuple)) else _labels_of(tree, argument, x)
     return x if found is None else _arrange(tree, argument, *found, per, tell)
 
 
-def nodes_of_labels(tree: Any, argument: str, x: Any) -> tuple[np.ndarray, np.ndarray] | None:
+def nodes_of_labels(
+    tree: TreeKinship, argument: str, x: Any
+) -> tuple[np.ndarray, np.ndarray] | None:
     """Nodes and values of the rows of a Series or DataFrame; None if it has no labels."""
     found = _labels_of(tree, argument, x)
     if found is None:
@@ -231,7 +234,7 @@ def nodes_of_labels(tree: Any, argument: str, x: Any) -> tuple[np.ndarray, np.nd
 
 
 def _labels_of(
-    tree: Any, argument: str, x: Any
+    tree: TreeKinship, argument: str, x: Any
 ) -> tuple[list[tuple[str, Codes]], np.ndarray] | None:
     """Columns of labels and an array of values; None if the Series or DataFrame has no labels."""
     if library(x) is None:
@@ -252,7 +255,7 @@ def _labels_of(
     return index_columns(tree, argument, index), x.to_numpy()
 
 
-def index_columns(tree: Any, argument: str, index: Any) -> list[tuple[str, Codes]]:
+def index_columns(tree: TreeKinship, argument: str, index: Any) -> list[tuple[str, Codes]]:
     """Columns of labels from a pandas index, whose names must be names of levels."""
     names = label_names(tree)
     found = encode_index(index)
@@ -284,9 +287,9 @@ def index_columns(tree: Any, argument: str, index: Any) -> list[tuple[str, Codes
     return [(str(name), codes) for name, codes in found]
 
 
-def _root_as_missing(tree: Any, c: Codes) -> Codes:
+def _root_as_missing(tree: TreeKinship, c: Codes) -> Codes:
     """Labels of the first level, with the label of an added root replaced by a missing label."""
-    if c.categories is None or tree.height == len(tree.level_names):
+    if c.categories is None or tree.height == len(label_names(tree)):
         return c
     known = _translate(level_codes(tree, 0), Codes(np.arange(c.categories.size), c.categories))
     label = tree._labels[tree.root]
@@ -296,24 +299,25 @@ def _root_as_missing(tree: Any, c: Codes) -> Codes:
     return Codes(np.where(c.codes == place[0], -1, c.codes), c.categories)
 
 
-def _refuse_deeper(tree: Any, argument: str, c: Codes) -> None:
+def _refuse_deeper(tree: TreeKinship, argument: str, c: Codes) -> None:
     """Refuse an index of one unnamed level if its labels belong to finer levels of the tree."""
+    names = label_names(tree)
     unknown = _translate(level_codes(tree, 0), c) < 0
     unknown[c.codes < 0] = False
-    for k in range(1, len(tree.level_names)) if unknown.any() else ():
+    for k in range(1, len(names)) if unknown.any() else ():
         deeper = np.flatnonzero(unknown & (_translate(level_codes(tree, k), c) >= 0))
         if deeper.size:
-            listed = ", ".join(map(repr, tree.level_names))
+            listed = ", ".join(map(repr, names))
             fail(
                 argument,
                 f"must have a MultiIndex with the levels {listed}, with missing labels below the "
                 f"level of a node; row {deeper[0]} has only a label of level "
-                f"{tree.level_names[k]!r}. An index of one level must have the name of the level.",
+                f"{names[k]!r}. An index of one level must have the name of the level.",
             )
 
 
 def _arrange(
-    tree: Any,
+    tree: TreeKinship,
     argument: str,
     columns: list[tuple[str, Codes]],
     values: np.ndarray,
@@ -340,7 +344,7 @@ def _arrange(
 
 
 def rows_of_nodes(
-    tree: Any, argument: str, node: np.ndarray, coded: Sequence[Codes], tell: bool = True
+    tree: TreeKinship, argument: str, node: np.ndarray, coded: Sequence[Codes], tell: bool = True
 ) -> np.ndarray:
     """The row of each node, or -1 if it has none; a second row for a node is refused."""
     row_of = np.full(tree.n, -1, np.int64)
@@ -354,10 +358,10 @@ def rows_of_nodes(
     return row_of
 
 
-def _named(tree: Any, i: int) -> str:
+def _named(tree: TreeKinship, i: int) -> str:
     return " / ".join(map(str, tree.path(i)))
 
 
-def node_in_error(tree: Any, i: int) -> Node:
+def node_in_error(tree: TreeKinship, i: int) -> Node:
     """A node for an error message: its number, and its path if it has labels."""
     return Node(i, path="" if tree.labels is None else shown(_named(tree, i)))

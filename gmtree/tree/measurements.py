@@ -12,6 +12,7 @@ from gmtree.labels.codes import Codes
 from gmtree.labels.columns import all_names, column_names, encode, numbers, row_index, take_column
 from gmtree.labels.levels import refuse_empty
 from gmtree.labels.libraries import library
+from gmtree.tree.kinship import TreeKinship
 from gmtree.tree.locate import (
     STRUCTURE,
     index_columns,
@@ -30,7 +31,7 @@ class Measurements(NamedTuple):
     variance: np.ndarray
 
 
-def values(tree: Any, measurements: Any, value: str | None, variance: Any) -> Measurements:
+def values(tree: TreeKinship, measurements: Any, value: str | None, variance: Any) -> Measurements:
     """Read measurements from one DataFrame, or from a dict with one DataFrame per level."""
     made = Measurements(np.full(tree.n, np.nan), np.full(tree.n, np.inf))
     by_level = isinstance(variance, Mapping)
@@ -49,7 +50,7 @@ def values(tree: Any, measurements: Any, value: str | None, variance: Any) -> Me
     return made
 
 
-def variance_by_level(tree: Any, variance: Mapping[str, Any]) -> np.ndarray:
+def variance_by_level(tree: TreeKinship, variance: Mapping[str, Any]) -> np.ndarray:
     """The variance of each node, from a dict by level; 1 on levels that are not in it."""
     out = np.ones(tree.n)
     for level, x in variance.items():
@@ -73,7 +74,7 @@ def _one_number(argument: str, x: Any) -> float:
     return float(a)
 
 
-def _depth_of(tree: Any, argument: str, level: Any) -> int:
+def _depth_of(tree: TreeKinship, argument: str, level: Any) -> int:
     """Depth of the level with a given name."""
     names = level_names(tree)
     if level is None or level not in names:
@@ -83,7 +84,7 @@ def _depth_of(tree: Any, argument: str, level: Any) -> int:
 
 
 def _put(
-    tree: Any,
+    tree: TreeKinship,
     made: Measurements,
     argument: str,
     frame: Any,
@@ -134,7 +135,7 @@ def _put(
 
 
 def _read(
-    tree: Any, argument: str, frame: Any, level: Any, value: str | None, variance: Any
+    tree: TreeKinship, argument: str, frame: Any, level: Any, value: str | None, variance: Any
 ) -> tuple[list[tuple[str, Codes]], np.ndarray, Any]:
     """Columns of labels, values and variances of a DataFrame or a Series."""
     names = label_names(tree)

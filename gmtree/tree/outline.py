@@ -10,12 +10,13 @@ import numpy as np
 
 from gmtree import _validate as check
 from gmtree._text import printable
+from gmtree.tree.kinship import TreeKinship
 from gmtree.tree.locate import level_names
 
 _WIDEST_LABEL = 50
 
 
-def lines(tree: Any, depth: int, children: int) -> list[tuple[str, int | None]]:
+def lines(tree: TreeKinship, depth: int, children: int) -> list[tuple[str, int | None]]:
     """Lines of an outline, each with its node, or None if it stands for several nodes."""
     found: list[tuple[str, int | None]] = []
     # (node, text before it, text before its children)
@@ -47,7 +48,7 @@ def lines(tree: Any, depth: int, children: int) -> list[tuple[str, int | None]]:
     return found
 
 
-def _name(tree: Any, i: int) -> str:
+def _name(tree: TreeKinship, i: int) -> str:
     label = i if tree._labels is None else tree._labels[i]
     text = f"({i})" if label is None else printable(str(label), newlines=False)
     return text if len(text) <= _WIDEST_LABEL else text[: _WIDEST_LABEL - 3] + "..."
@@ -57,21 +58,20 @@ def _number(x: Any) -> str:
     return f"{x:,}" if isinstance(x, int) else f"{x:,.6g}"
 
 
-def text(tree: Any, values: Any, depth: int, children: int) -> str:
+def text(tree: TreeKinship, v: np.ndarray | None, depth: int, children: int) -> str:
     """An outline with one line per node, and the values in a separate column."""
     depth = check.count("depth", depth, least=1)
     children = check.count("children", children, least=1)
     found = lines(tree, depth, children)
-    if values is None:
+    if v is None:
         return "\n".join(line for line, _ in found)
-    v = tree._values("values", values, columns=False)
     numbers = ["" if i is None else _number(v[i].item()) for _, i in found]
     wide, tall = max(len(line) for line, _ in found), max(map(len, numbers))
     rows = zip(found, numbers, strict=True)
     return "\n".join(f"{line:<{wide}}  {x:>{tall}}".rstrip() for (line, _), x in rows)
 
 
-def html(tree: Any, columns: Mapping[str, np.ndarray] | None = None) -> str:
+def html(tree: TreeKinship, columns: Mapping[str, np.ndarray] | None = None) -> str:
     """The top of a tree as an HTML table for notebooks, with columns of numbers per node."""
     shape = f"{tree.n:,} nodes, {tree.n_leaves:,} leaves, {tree.height} levels"
     style = "text-align:left;white-space:pre;font-family:monospace;padding:0 1em 0 0"
@@ -89,6 +89,6 @@ def html(tree: Any, columns: Mapping[str, np.ndarray] | None = None) -> str:
     return f"<div>{shape}</div><table style='background:transparent;color:inherit'>{table}</table>"
 
 
-def level_title(tree: Any, depth: int) -> str:
+def level_title(tree: TreeKinship, depth: int) -> str:
     """The name of a level, or its number."""
     return level_names(tree)[depth - 1] or f"level {depth}"

@@ -10,10 +10,11 @@ import numpy as np
 from gmtree import _validate as check
 from gmtree.labels.levels import LevelLabels
 from gmtree.labels.libraries import LIBRARIES, adapter, library
-from gmtree.tree.locate import level_codes
+from gmtree.tree.kinship import TreeKinship
+from gmtree.tree.locate import align, level_codes
 
 
-def to_frame(tree: Any, columns: Mapping[str, Any], backend: str | None) -> Any:
+def to_frame(tree: TreeKinship, columns: Mapping[str, Any], backend: str | None) -> Any:
     """DataFrame with one row per node: its number, parent, depth, labels and the given columns."""
     if backend is None:
         labels = tree._labels
@@ -35,8 +36,8 @@ def to_frame(tree: Any, columns: Mapping[str, Any], backend: str | None) -> Any:
     return adapter(backend).frame({**table, **given})
 
 
-def _one_per_node(tree: Any, name: str, x: Any) -> Any:
-    a = tree._aligned(name, x)
+def _one_per_node(tree: TreeKinship, name: str, x: Any) -> Any:
+    a = align(tree, name, x, "node")
     if library(a) is None and not isinstance(a, np.ma.MaskedArray):
         a = check.array(name, a)
     if np.shape(a) != (tree.n,):
@@ -44,7 +45,7 @@ def _one_per_node(tree: Any, name: str, x: Any) -> Any:
     return a
 
 
-def label_columns(tree: Any, taken: Collection[str], kind: str | None) -> dict[str, Any]:
+def label_columns(tree: TreeKinship, taken: Collection[str], kind: str | None) -> dict[str, Any]:
     """One column per level for a tree of levels, else a single column of labels.
 
     They are columns of the library `kind`, or arrays if `kind` is None. A level that has the name
