@@ -44,7 +44,7 @@ from gmtree.privacy.accounting.account_text import (
     unit_name,
 )
 from gmtree.privacy.accounting.allocation import Allocation, gaussian_loss_in, loss_in
-from gmtree.privacy.accounting.conversion import proper_delta
+from gmtree.privacy.accounting.conversion import needed_delta
 from gmtree.privacy.accounting.ledger import Ledger
 from gmtree.privacy.accounting.ledger_text import records
 from gmtree.privacy.accounting.rational import round_up
@@ -115,9 +115,9 @@ class Account:
     adds the losses of Gaussian noise that reveals at least as much as the noise of each release:
     slightly more than rho for Gaussian noise, 1.6 times as much for Laplace noise.
 
-    *Crashes*. The account is written durably and in one step, after the noisy counts. Processes and
-    threads wait for each other. A charge is never refunded. The operating system locks a file
-    beside the account (``.NAME.lock``), so keep all of them on a local disk.
+    *Crashes*. The file is written durably and in one step, after the noisy counts were stored.
+    Processes and threads wait for each other. A charge is never refunded. The operating system
+    locks a file beside the account (``.NAME.lock``), so keep the account on a local disk.
 
     *Audit trail*. The entries form a chain of hashes, and each release keeps the hash of its entry.
     If :meth:`verify` is given a release without a matching entry, it reports that entries were
@@ -174,7 +174,7 @@ class Account:
                 if not self.path.exists():
                     write(self.path, new)
                 self._seen = read(self.path)
-                if self._seen.terms != new.terms:
+                if self._seen.requested != new.requested:
                     check.fail("path", f"must have the same terms; it has {terms_of(self._seen)}.")
 
     # ------------------------------------------------------------------ contents
@@ -227,10 +227,8 @@ class Account:
 
     def epsilon(self, delta: Any = None) -> float | Fraction:
         """The epsilon of all releases so far together; an account in rho needs a delta for it."""
-        if delta is None and self.measure == "rho":
-            check.fail("delta", "must be given for an account in rho.")
-        bound = None if delta is None else proper_delta(delta)
-        if bound is None or self.measure == "epsilon":
+        bound = needed_delta(self.measure, delta, "an account")
+        if bound is None:
             return self.spent
         return account_epsilon(self.spent, self.budget, self.target, bound)
 

@@ -155,6 +155,14 @@ class State:
         return self.measure, self.budget, self.target, self.neighbors, unit_of(self)
 
     @property
+    def requested(self) -> tuple[Any, ...]:
+        """The terms as callers state them: without the budget in rho that was chosen for a target.
+
+        Other versions of scipy may choose a budget with other last digits.
+        """
+        return self.measure, self.target or self.budget, self.neighbors, unit_of(self)
+
+    @property
     def hash(self) -> str:
         """The hash of the last entry, or of the terms of an account without entries."""
         if self.entries:

@@ -8,7 +8,7 @@ the tree: :mod:`gmtree.privacy.accounting.worst_case`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -235,13 +235,19 @@ def gaussian_loss_in(tree: Tree, allocation: Allocation) -> Fraction | None:
     These losses add up in an account for an (epsilon, delta): see
     :mod:`gmtree.privacy.accounting.gaussian`.
     """
+    return _loss_of(tree, allocation, "rho", MECHANISMS[allocation.ledger.mechanism].gaussian_loss)
+
+
+def _loss_of(
+    tree: Tree, allocation: Allocation, measure: str, loss: Callable[[Fraction], Fraction | None]
+) -> Fraction | None:
+    """The largest loss of a person, from the loss of one count by scale; None if one is unknown."""
     _, exact, ledger = allocation
-    noise = MECHANISMS[ledger.mechanism]
-    found = [Fraction(0) if s is None else noise.gaussian_loss(s) for s in ledger.scales]
+    found = [Fraction(0) if scale is None else loss(scale) for scale in ledger.scales]
     ones = [one for one in found if one is not None]
     if len(ones) < len(found):
         return None
-    person = Person("rho", ledger.max_contributions, ledger.max_per_leaf)
+    person = Person(measure, ledger.max_contributions, ledger.max_per_leaf)
     return person.worst_case(tree, ones, ledger.neighbors, exact, ledger._workload.cells)
 
 
@@ -252,16 +258,16 @@ def loss_in(tree: Tree, allocation: Allocation, measure: str) -> Fraction | None
     scales: a loss of epsilon implies a loss of at most epsilon^2 / 2, and of at most epsilon, in
     rho.
     """
-    _, exact, ledger = allocation
+    ledger = allocation.ledger
     if measure == ledger.measure:
         return ledger.total
     noise = MECHANISMS[ledger.mechanism]
     if measure not in noise.measures:
         return None
-    ones = [Fraction(0) if s is None else noise.loss(measure, s) for s in ledger.scales]
-    person = Person(measure, ledger.max_contributions, ledger.max_per_leaf)
-    loss = person.worst_case(tree, ones, ledger.neighbors, exact, ledger._workload.cells)
-    return loss if measure == "epsilon" else min(loss, ledger.total**2 / 2, ledger.total)
+    loss = _loss_of(tree, allocation, measure, partial(noise.loss, measure))
+    if loss is None or measure == "epsilon":
+        return loss
+    return min(loss, ledger.total**2 / 2, ledger.total)
 
 
 def privacy_loss(

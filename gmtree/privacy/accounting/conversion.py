@@ -121,18 +121,31 @@ def zcdp_rho(epsilon: Any, delta: Any) -> Fraction:
     def is_safe(rho: float) -> bool:
         return Fraction(zcdp_epsilon(rho, d)) <= e
 
-    low, high = 1e-300, 1.0
-    while high < 1e300 and is_safe(high):
-        low, high = high, 2 * high
-    if not is_safe(low):
+    found = largest_safe(is_safe, 1e-300, 1e300)
+    if found is None:
         check.fail("epsilon", f"must be larger: no rho implies {epsilon} with delta = {delta}.")
+    return Fraction(found)
+
+
+def largest_safe(is_safe: Callable[[float], bool], low: float, high: float) -> float | None:
+    """The largest number below `high` that is safe, or None if `low` is not."""
+    if not is_safe(low):
+        return None
     for _ in range(_MOST_STEPS):
         # Bisect the exponent first, and the number itself once both ends have about the same size.
         middle = math.sqrt(low) * math.sqrt(high) if high > 2 * low else (low + high) / 2
         if not low < middle < high:
             break
         low, high = (middle, high) if is_safe(middle) else (low, middle)
-    return Fraction(low)
+    return low
+
+
+def needed_delta(measure: str, delta: Any, what: str) -> Fraction | None:
+    """Check the argument `delta`, which amounts in rho need; return None for amounts in epsilon."""
+    if delta is None and measure == "rho":
+        check.fail("delta", f"must be given for {what} in rho.")
+    value = None if delta is None else proper_delta(delta)
+    return value if measure == "rho" else None
 
 
 def proper_delta(delta: Any) -> Fraction:

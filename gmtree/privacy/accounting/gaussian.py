@@ -55,7 +55,7 @@ import numpy as np
 from scipy import special
 
 from gmtree import _validate as check
-from gmtree.privacy.accounting.conversion import proper_delta
+from gmtree.privacy.accounting.conversion import largest_safe, proper_delta
 from gmtree.privacy.accounting.rational import positive, round_up
 
 # From this sigma on, the lemma about large sigma is used.
@@ -75,7 +75,6 @@ _SMALLEST_DELTA = 1e-200
 _LARGEST_RHO = 1e5
 # A target is met with this margin, so that other versions of scipy come to the same decision.
 TO_SPARE = 1e-9
-_MOST_STEPS = 100
 
 
 def gaussian_epsilon(rho: Any, delta: Any) -> float:
@@ -135,15 +134,8 @@ def gaussian_rho(epsilon: Any, delta: Any) -> Fraction:
 def largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction | None:
     """:func:`gaussian_rho`, or None if `epsilon` or `delta` is extremely small."""
     goal = epsilon * (1 - Fraction(TO_SPARE))
-    low, high = 1e-40, _LARGEST_RHO
-    if not meets(Fraction(low), goal, delta):
-        return None
-    for _ in range(_MOST_STEPS):
-        middle = math.sqrt(low * high)
-        if not low < middle < high:
-            break
-        low, high = (middle, high) if meets(Fraction(middle), goal, delta) else (low, middle)
-    return Fraction(low)
+    found = largest_safe(lambda rho: meets(Fraction(rho), goal, delta), 1e-40, _LARGEST_RHO)
+    return None if found is None else Fraction(found)
 
 
 def meets(rho: Fraction, epsilon: Fraction, delta: Fraction) -> bool:

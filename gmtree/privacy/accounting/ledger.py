@@ -17,7 +17,7 @@ from gmtree import _validate as check
 from gmtree._text import preformatted, printable, short
 from gmtree.consistency.tables.queries import Axes
 from gmtree.privacy.accounting.budget import MEASURES, NEIGHBORS
-from gmtree.privacy.accounting.conversion import proper_delta
+from gmtree.privacy.accounting.conversion import needed_delta, proper_delta
 from gmtree.privacy.accounting.ledger_text import describe, left_out, records
 from gmtree.privacy.accounting.rational import stored_fraction, to_json
 from gmtree.privacy.accounting.tight import tight_epsilon
@@ -174,13 +174,8 @@ class Ledger:
         >>> round(ledger.epsilon(1e-6), 4), round(gm.privacy.zcdp_epsilon("1/10", 1e-6), 4)
         (1.9912, 2.1419)
         """
-        if delta is not None:
-            proper_delta(delta)
-        if self.measure == "epsilon":
-            return self.total
-        if delta is None:
-            check.fail("delta", "must be given for a ledger in rho.")
-        return tight_epsilon(self, proper_delta(delta))
+        bound = needed_delta(self.measure, delta, "a ledger")
+        return self.total if bound is None else tight_epsilon(self, bound)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
