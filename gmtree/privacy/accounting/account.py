@@ -108,7 +108,8 @@ class Account:
 
     Notes
     -----
-    *Composition*. Losses in the account's measure are added, as exact fractions. A release with
+    *Composition*. Losses in the account's measure are added, as exact fractions; a loss with many
+    digits is rounded up before. A release with
     Laplace noise also has a loss in rho, computed from its scales on its tree. It is at most
     epsilon^2 / 2, and much less if many levels are measured. So an account in rho takes both kinds
     of noise, and an account in epsilon takes Laplace noise only. An account for an (epsilon, delta)
@@ -416,7 +417,9 @@ class Account:
         advice = ""
         if ledger.person is None and self.person is None:
             k = self.max_contributions
-            advice = f" Release with max_contributions={k}: its loss is then that of {records(k)}."
+            advice = (
+                f" With max_contributions={k}, the release would state the loss of {records(k)}."
+            )
         check.fail(
             "account", f"must protect the same privacy unit, {theirs}; it protects {ours}.{advice}"
         )

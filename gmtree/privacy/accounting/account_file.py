@@ -278,16 +278,16 @@ def refuse_unknown(entries: tuple[Entry, ...], ledger: Any, provenance: Any) -> 
     """Raise a ValueError unless an account has the entry that a release was charged to."""
     drawn = (provenance or {}).get("account")
     if not isinstance(drawn, dict):
-        rule = "must be the one that was charged for the release; the release names none."
+        rule = "must be the one that was charged for the release; the release states no charge."
         check.fail("account", rule)
     number = drawn.get("entry")
     known = [x for x in entries if x.number == number and x.hash == drawn.get("hash")]
     if not known:
         check.fail(
             "account",
-            f"must know the release, which was charged as its entry {number}; none of its "
-            f"entries ({len(entries)} in total) is that one. It is another account, was edited, or "
-            "was restored from a backup that is older than the release.",
+            f"must know the release, which was charged as entry {number}. No entry of this account "
+            f"({len(entries)} in total) belongs to it: this is another account, was edited, or was "
+            "restored from a backup that is older than the release.",
         )
     if known[0].ledger != ledger_fingerprint(ledger):
         check.fail("ledger", f"must be the one that was charged as entry {number}: it was changed.")

@@ -85,8 +85,8 @@ class Budget:
         beyond a person's bounds.
         """
         if (epsilon is None) == (rho is None):
-            given = "neither" if epsilon is None else "both"
-            check.fail("epsilon", f"or argument 'rho' must be given, not {given}.")
+            both = "" if epsilon is None else ", not both"
+            check.fail("epsilon", f"or argument 'rho' must be given{both}.")
         measure, amount = ("epsilon", epsilon) if rho is None else ("rho", rho)
         target = None
         if delta is not None:

@@ -658,7 +658,7 @@ def test_ledger_as_text():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({}, ValueError, "'epsilon' or argument 'rho' must be given, not neither"),
+        ({}, ValueError, "'epsilon' or argument 'rho' must be given\\."),
         ({"epsilon": 1, "rho": 1}, ValueError, "must be given, not both"),
         ({"epsilon": 0}, ValueError, "'epsilon' must be above 0, not 0"),
         ({"rho": float("inf")}, ValueError, "'rho' must be finite"),

@@ -89,18 +89,16 @@ def test_a_restored_backup_is_noticed_when_a_release_is_shown(path, tmp_path):
     shutil.copy(backup, path)
     restored = Account(path=path)
     assert restored.verify(first) == 1
-    text = r"the release, which was charged as its entry 2; none of its entries \(1 in total\) is"
+    text = r"the release, which was charged as entry 2. No entry of this account \(1 in total\)"
     with pytest.raises(ValueError, match=text):
         restored.verify(first, second)
     # Another release takes the place of the lost entry.
     charged(restored)
-    with pytest.raises(
-        ValueError, match=r"charged as its entry 2; none of its entries \(2 in total\)"
-    ):
+    with pytest.raises(ValueError, match=r"entry 2. No entry of this account \(2 in total\)"):
         restored.verify(second)
     with pytest.raises(ValueError, match="must know the release"):
         Account(epsilon=1).verify(first)
-    with pytest.raises(ValueError, match="the release names none"):
+    with pytest.raises(ValueError, match="the release states no charge"):
         restored.verify(gm.release(TREE, COUNTS, epsilon=1))
 
 

@@ -74,7 +74,7 @@ def test_nobody_and_much_noise():
     [
         ({"most": 1}, "'most' must"),
         ({"rho": 1, "epsilon": 1}, "not both"),
-        ({}, "not neither"),
+        ({}, "must be given\\."),
         ({"people": ["a", None], "rho": 1}, "'people' must be known in each row"),
     ],
 )

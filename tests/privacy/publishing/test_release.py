@@ -570,7 +570,7 @@ def test_counts_refused_without_telling_them(counts, error, text):
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        ({}, ValueError, "'epsilon' or argument 'rho' must be given, not neither"),
+        ({}, ValueError, "'epsilon' or argument 'rho' must be given\\."),
         ({"epsilon": 1, "rho": 1}, ValueError, "not both"),
         ({"epsilon": 1, "max_count": 2**50}, ValueError, "'max_count' must be at most"),
         ({"epsilon": 1, "max_count": 0}, ValueError, "'max_count' must be at least 1"),
