@@ -87,8 +87,8 @@ def _holds_forecasts(name: str, column: Any, kind: str) -> bool:
 def holds_numbers(column: Any, kind: str) -> bool:
     """Whether a column holds real numbers, not dates, truth values, text or categories.
 
-    A column of Python objects counts as numbers if some of them are numbers, so that the objects
-    that are not are refused by name later.
+    A column of Python objects counts as numbers if at least one of them is a number. When the
+    column is read, the first object that is not a number is refused by name.
     """
     if isinstance(column, Codes):
         return False

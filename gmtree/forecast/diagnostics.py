@@ -98,7 +98,8 @@ def diagnose(
     past = read_past(Y_df, panel, temporal, names)
     models = request.models(panel)
     bases = [Base(request, panel, panel.structure, model, past) for model in models]
-    found = np.concatenate([_by_row(panel, _compared(base)) for base in bases], axis=1)
+    wide = (_compared(base).reshape(len(COLUMNS), -1) for base in bases)
+    found = np.concatenate([x[:, panel.place] for x in wide], axis=1)
     figures = dict(zip(COLUMNS, found, strict=True))
     order = worst_first(figures["standardized"])
     rows = found.shape[1] // len(models)
@@ -110,21 +111,13 @@ def diagnose(
 
 def _labels(panel: Panel) -> dict[str, Any]:
     """Return the columns that identify the rows of a panel."""
-    n, steps = panel.shape
-    place = np.arange(n * steps) if panel.place is None else panel.place
-    node, step = np.divmod(place, steps)
+    node, step = np.divmod(panel.place, panel.steps.size)
     series, periods = panel.columns
     labels = {series: Codes(node, panel.structure.labels), periods: Codes(step, panel.steps.labels)}
     if panel.steps.cutoffs is not None:
         labels[CUTOFF] = Codes(step, panel.steps.cutoffs)
     there = column_names(panel.frame)
     return {name: panel.frame[name] if name in there else x for name, x in labels.items()}
-
-
-def _by_row(panel: Panel, x: np.ndarray) -> np.ndarray:
-    """Return one entry for each row of a panel, from arrays by series and step."""
-    flat = x.reshape(len(x), -1)
-    return flat if panel.place is None else flat[:, panel.place]
 
 
 def _compared(base: Base) -> np.ndarray:

@@ -14,9 +14,6 @@ from gmtree.labels.codes import Codes
 from gmtree.labels.columns import column_names, encode, numbers, take_column
 from gmtree.labels.libraries import adapter, kind_of
 
-# Frames with fewer rows are read row by row.
-SMALLEST_IN_ORDER = 1000
-
 
 @dataclass(frozen=True)
 class Axis:
@@ -83,16 +80,15 @@ class Panel:
 
     Attributes
     ----------
-    place : array of int or None
-        For each row, the number of its pair: series times number of steps, plus step. None if each
-        pair has a row, and rows come in this order.
+    place : array of int
+        For each row, the number of its pair: series times number of steps, plus step.
     """
 
     frame: Any
     argument: str
     kind: str
     structure: Structure
-    place: np.ndarray | None
+    place: np.ndarray
     steps: Axis
     columns: tuple[str, str]
 
@@ -127,11 +123,6 @@ class Panel:
         """
         kind, (id_col, step_col) = kind_of(argument, frame), columns
         windows = windows and CUTOFF in column_names(frame)
-        if node is None and periods is None and not windows:
-            times = _in_order(argument, frame, kind, structure, id_col, step_col)
-            if times is not None:
-                return cls(frame, argument, kind, structure, None, read_axis(step_col, times)[1],
-                           columns)  # fmt: skip
         if node is None:
             ids = encode(id_col, take_column(argument, frame, id_col))
             node = structure._locate(argument, ids, id_col)
@@ -167,7 +158,7 @@ class Panel:
     @property
     def is_complete(self) -> bool:
         """Whether each pair has a row."""
-        return self.place is None or self.place.size == self.structure.n * self.steps.size
+        return self.place.size == self.structure.n * self.steps.size
 
     def values(self, name: str, infinite: bool = False) -> np.ndarray:
         """Return a column as an array by series and step, NaN for missing values and rows.
@@ -175,11 +166,8 @@ class Panel:
         Infinite values are refused unless `infinite` is True.
         """
         x = numbers(name, take_column(self.argument, self.frame, name))
-        if self.place is None:
-            out = x.reshape(self.shape)
-        else:
-            out = np.empty(self.shape) if self.is_complete else np.full(self.shape, np.nan)
-            out.reshape(-1)[self.place] = x
+        out = np.full(self.shape, np.nan)
+        out.reshape(-1)[self.place] = x
         if not infinite and np.isinf(out).any():
             k, step = (int(i) for i in np.argwhere(np.isinf(out))[0])
             check.fail(name, f"must be finite; {self.structure.name(k)} at {self.steps.name(step)} "
@@ -188,9 +176,8 @@ class Panel:
 
     def first_row(self, mask: np.ndarray) -> str:
         """Describe the first row of the frame whose pair is in a mask, for an error message."""
-        of_row = mask.reshape(-1) if self.place is None else mask.reshape(-1)[self.place]
-        row = int(np.argmax(of_row))
-        k, step = divmod(row if self.place is None else int(self.place[row]), self.steps.size)
+        row = int(np.argmax(mask.reshape(-1)[self.place]))
+        k, step = divmod(int(self.place[row]), self.steps.size)
         return f"row {row} ({self.structure.name(k)} at {self.steps.name(step)})"
 
     # ------------------------------------------------------------------ writing
@@ -202,8 +189,8 @@ class Panel:
         """
         columns = {}
         for name in list(results):
-            x = (results.pop(name) if self.is_complete else results[name]).reshape(-1)
-            columns[name] = x if self.place is None else x[self.place]
+            x = results.pop(name) if self.is_complete else results[name]
+            columns[name] = x.reshape(-1)[self.place]
         made = adapter(self.kind).with_columns(self.frame, columns)
         return made if self.is_complete else self._with_rows(made, results)
 
@@ -261,34 +248,3 @@ def _by_window(
     window, step = np.divmod(pairs, steps.size)
     first = _first_rows(of_pair, pairs.size)
     return of_pair, Axis(steps.argument, steps.labels[step], first, cuts.labels[window])
-
-
-def _in_order(
-    argument: str, frame: Any, kind: str, structure: Structure, id_col: str, step_col: str
-) -> Codes | None:
-    """Return the steps of a frame that lists all series in order, each with all steps; else None.
-
-    Most frames of forecasts are in this order. To hash the labels of each row would take most of
-    the time.
-    """
-    if kind != "pandas" or len(frame) < SMALLEST_IN_ORDER or len(frame) % structure.n:
-        return None
-    ids, times = (take_column(argument, frame, name) for name in (id_col, step_col))
-    if isinstance(ids, Codes) or isinstance(times, Codes):
-        return None
-    # Types of pandas, such as dates with a time zone, are not numpy's.
-    if not isinstance(times.dtype, np.dtype) or times.dtype.kind not in "iuM":
-        return None
-    length = len(frame) // structure.n
-    wide = times.to_numpy().reshape(-1, length)
-    if not (wide[0, 1:] > wide[0, :-1]).all() or not (wide == wide[0]).all():
-        return None
-    if ids.iloc[::length].tolist() != structure._listed:
-        return None
-    try:
-        again = np.asarray(ids.array[1:] == ids.array[:-1], dtype=bool)
-    except (TypeError, ValueError):  # missing names cannot be compared
-        return None
-    if np.count_nonzero(again) != len(frame) - structure.n or again[length - 1 :: length].any():
-        return None
-    return encode(step_col, times.iloc[:length])

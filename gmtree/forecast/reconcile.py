@@ -233,7 +233,7 @@ def _refuse_unknown_tops(part_of: Mapping[Any, Any], panel: Panel) -> None:
     """Refuse a top series without forecasts if there are several tops: it is likely misspelt."""
     above, labels = parents_of(part_of), panel.structure.labels.tolist()
     tops = [k for k, name in enumerate(labels) if not above.get(name)]
-    if len(tops) < 2 or panel.place is None:
+    if len(tops) < 2:
         return
     there = np.zeros(len(labels), bool)
     there[panel.place // panel.steps.size] = True

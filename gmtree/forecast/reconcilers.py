@@ -252,9 +252,7 @@ class MinTrace(_Reconciler):
         residual_variance: str = "mean_square",
     ) -> None:
         check_method(method)
-        ridge = check.real("mint_shr_ridge", mint_shr_ridge)
-        if not 0 < ridge < np.inf:
-            check.fail("mint_shr_ridge", f"must be positive and finite, not {mint_shr_ridge}.")
+        ridge = check.positive("mint_shr_ridge", mint_shr_ridge)
         self._options = Options(
             nonnegative=nonnegative,
             clip_base=clip_base,

@@ -1,4 +1,4 @@
-"""The class that does the work of a method of a given name, and the options of all methods."""
+"""The choice of the class for the name of a method, and the options that all methods share."""
 
 from __future__ import annotations
 

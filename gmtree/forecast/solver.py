@@ -140,7 +140,7 @@ class Weights:
         # The names of pairs of a series and a period contain the time.
         when = "" if self.structure._axes else f" at {self._step(first + loose[1])}"
         check.fail("Y_hat_df", f"must determine every series; {self.structure.name(loose[0])} has "
-                   f"no value{when}, and none follows from them.")  # fmt: skip
+                   f"no value{when}, and none follows from other forecasts.")  # fmt: skip
 
     @contextmanager
     def _named(self) -> Iterator[None]:
