@@ -19,6 +19,7 @@ from gmtree.labels.columns import column_names, encode, encode_index, is_frame, 
 from gmtree.labels.distinct import column, distinct_labels, is_missing
 from gmtree.labels.levels import number_rows
 from gmtree.labels.libraries import library
+from gmtree.matrix import GenerationMatrix
 from gmtree.tree import Tree
 
 SEPARATOR = "/"
@@ -152,15 +153,9 @@ def _from_tree(tree: Tree) -> SummingMatrix:
     if tree.labels is None:
         check.fail("S_df", "must be a tree with labels: they are the names of the series.")
     labels = distinct_labels("S_df", np.asarray(tree.labels), tree.n)
-    rows, cols = [], []
-    node, leaf = tree.leaves, np.arange(tree.n_leaves)
-    while node.size:
-        rows.append(node)
-        cols.append(leaf)
-        above = tree.parent[node]
-        node, leaf = above[above >= 0], leaf[above >= 0]
     levels = {f"depth {d}": np.flatnonzero(tree.depth == d) for d in range(1, tree.height + 1)}
-    matrix = _ones(rows, cols, (tree.n, tree.n_leaves))
+    # Row i of the inverse has a 1 for each node whose subtree contains node i.
+    matrix = sparse.csr_array(GenerationMatrix(tree).inverse().T[:, tree.leaves])
     return SummingMatrix(matrix, labels, levels, labels[tree.leaves])
 
 

@@ -56,7 +56,7 @@ def test_values_are_those_of_the_bounded_projection(method, nonnegative):
     assert not np.allclose(x, free)
 
 
-def test_one_number_bounds_all_series_also_the_total():
+def test_one_number_bounds_all_series_including_the_total():
     d = data("strict")
     top = float(expected(d, "ols")[0].min()) - 10
     found = reconcile(d.base, d.structure, method="ols", upper=top)

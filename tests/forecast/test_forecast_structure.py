@@ -23,7 +23,7 @@ def reconciled(d, *structure, **options):
 
 
 @pytest.mark.parametrize("spec", ["strict", "grouped", "missing pairs"])
-def test_all_ways_to_tell_a_structure_give_the_same(spec):
+def test_all_descriptions_of_a_structure_are_equivalent(spec):
     d = data(spec)
     expected = dense.coherent(d.S, d.wide("m"), d.S.sum(axis=1))
     first = reconciled(d, d.structure)

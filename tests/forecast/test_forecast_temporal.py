@@ -58,7 +58,7 @@ def test_structure_of_periods():
             temporal_structure(spec, 4)
 
 
-def test_time_alone_is_theirs():
+def test_periods_of_single_series_have_their_values():
     utils = pytest.importorskip("hierarchicalforecast.utils")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -227,7 +227,7 @@ def test_periods_that_no_series_has_follow_from_the_others(lost):
     np.testing.assert_allclose(both[f"{MINT}ols"], both["m_x"])
 
 
-def test_the_largest_number_of_any_frequency_tells_the_number_of_periods():
+def test_the_largest_number_of_any_frequency_decides_how_many_periods_there_are():
     _, frame = periods_frame(["all", "a", "b"], spec={"year": 4, "quarter": 1}, count=8)
     options = {"S_df": {"a": "all", "b": "all"}, "temporal": {"year": 4, "quarter": 1}}
     part = frame[~frame.temporal_id.isin(["quarter-2", "quarter-8"])]
