@@ -34,23 +34,9 @@ from typing import NamedTuple
 import numpy as np
 
 from gmtree._kernels._jit import helper, inlined, kernel
-from gmtree._kernels._shared import (
-    ONE,
-    ZERO,
-    add,
-    append_entry,
-    at,
-    comes_after,
-    copy_entry,
-    height_of,
-    lower_of,
-    split_entries,
-    upper_of,
-    variance_of,
-)
+from gmtree._kernels._shared import ONE, ZERO, add, at, lower_of, upper_of, variance_of
 
-# Stretches of this many entries are sorted by insertion, which is faster than merging.
-SHORT = np.uint64(16)
+# Prices are cut off here, since larger ones are never reached.
 FAR = 1e200
 
 
@@ -88,6 +74,50 @@ class State(NamedTuple):
     status: np.ndarray
 
 
+# --------------------------------------------------------------------------- entries
+
+
+@inlined
+def _height_of(height, k):
+    return 0.0 if height is None else height[k]
+
+
+@inlined
+def _set_height(height, k, x):
+    if height is not None:
+        height[k] = x
+
+
+@inlined
+def _comes_after(a, k, b, m):
+    """Whether entry k of `a` belongs after entry m of `b`."""
+    if a.price[k] != b.price[m]:
+        return a.price[k] > b.price[m]
+    # At equal prices, jumps come first, then beginnings of vertical pieces, then their ends.
+    ends_a, ends_b = a.jump[k] == -np.inf, b.jump[m] == -np.inf
+    if ends_a or ends_b:
+        return ends_a and not ends_b
+    return a.jump[k] == np.inf and b.jump[m] < np.inf
+
+
+@inlined
+def _copy_entry(a, k, b, m):
+    """Entry k of `a` becomes entry m of `b`."""
+    b.price[m] = a.price[k]
+    b.jump[m] = a.jump[k]
+    b.event[m] = a.event[k]
+    _set_height(b.height, m, _height_of(a.height, k))
+
+
+@inlined
+def _append_entry(entries, place, price, jump, height, event):
+    entries.price[place] = price
+    entries.jump[place] = jump
+    entries.event[place] = event
+    _set_height(entries.height, place, height)
+    return place + ONE
+
+
 # --------------------------------------------------------------------------- sorting
 
 
@@ -95,7 +125,7 @@ class State(NamedTuple):
 def _run(a, k, stop):
     """Where the ascending run of entries that begins at k ends."""
     k += ONE
-    while k < stop and not comes_after(a, k - ONE, a, k):
+    while k < stop and not _comes_after(a, k - ONE, a, k):
         k += ONE
     return k
 
@@ -109,40 +139,23 @@ def _merge_pairs(a, k, stop, b, m):
         end = _run(a, middle, stop) if middle < stop else stop
         runs += 1
         while k < middle and other < end:
-            if comes_after(a, k, a, other):
-                copy_entry(a, other, b, m)
+            if _comes_after(a, k, a, other):
+                _copy_entry(a, other, b, m)
                 other += ONE
             else:
-                copy_entry(a, k, b, m)
+                _copy_entry(a, k, b, m)
                 k += ONE
             m += ONE
         while k < middle:
-            copy_entry(a, k, b, m)
+            _copy_entry(a, k, b, m)
             k += ONE
             m += ONE
         while other < end:
-            copy_entry(a, other, b, m)
+            _copy_entry(a, other, b, m)
             other += ONE
             m += ONE
         k = end
     return runs
-
-
-@helper
-def _sort_short(entries, start, stop):
-    """Sort stretches of `SHORT` entries by insertion."""
-    for first in range(start, stop, SHORT):
-        for k in range(first + ONE, min(first + SHORT, stop)):
-            if not comes_after(entries, k - ONE, entries, k):
-                continue
-            price, jump, event = entries.price[k], entries.jump[k], entries.event[k]
-            height = height_of(entries.height, k)
-            m = k
-            # Entries with equal prices may be in any order here, since merging puts them in order.
-            while m > first and entries.price[m - ONE] > price:
-                copy_entry(entries, m - ONE, entries, m)
-                m -= ONE
-            append_entry(entries, m, price, jump, height, np.uint64(event))
 
 
 @helper
@@ -186,9 +199,8 @@ def _gather(state, p, place):
             slope, slope_lost = add(slope, slope_lost, left)
         x, lost = add(x, lost, state.x[c])
         for m in range(first, first + size):
-            copy_entry(entries, m, entries, place)
+            _copy_entry(entries, m, entries, place)
             place += ONE
-    leaves = place
     for r in range(np.uint64(state.first_leaf[p]), np.uint64(state.first_leaf[p + ONE])):
         i = at(order, r)
         variance, low, high = variance_of(s, r), lower_of(state.lower, i), upper_of(state.upper, i)
@@ -206,11 +218,10 @@ def _gather(state, p, place):
         x, lost = add(x, lost, min(max(value, low), high))
         if low > -np.inf:
             price = 0.0 if variance == np.inf else (low - value) / variance
-            place = append_entry(entries, place, price, variance, high - low, event)
+            place = _append_entry(entries, place, price, variance, high - low, event)
         if high < np.inf:
             price = 0.0 if variance == np.inf else (high - value) / variance
-            place = append_entry(entries, place, price, -variance, 0.0, event + ONE)
-    _sort_short(entries, leaves, place)
+            place = _append_entry(entries, place, price, -variance, 0.0, event + ONE)
     return place, x + lost, slope + slope_lost, unbounded
 
 
@@ -226,7 +237,7 @@ def _pass_below(state, start, stop, x, slope):
         or (entries.price[start] == 0.0 and entries.jump[start] > -np.inf)
     ):
         if entries.jump[start] == np.inf:
-            x += height_of(entries.height, start)
+            x += _height_of(entries.height, start)
         else:
             slope, lost = add(slope, lost, entries.jump[start])
         _pass(state.status, np.uint64(entries.event[start]))
@@ -254,12 +265,12 @@ def _add_up(entries, sums, start, stop, x, slope):
             lam = entries.price[k]
         if jump == np.inf:
             # All vertical pieces begin at the same value.
-            top = max(own, top) + height_of(entries.height, k)
+            top = max(own, top) + _height_of(entries.height, k)
         elif top == np.inf:
             stop = k
             break
         else:
-            change = jump if jump > -np.inf else height_of(entries.height, k)
+            change = jump if jump > -np.inf else _height_of(entries.height, k)
             slope, lost = add(slope, lost, change)
         sums.price[k - start] = own
         sums.jump[k - start] = np.inf if jump == np.inf else max(slope + lost, 0.0)
@@ -282,10 +293,7 @@ def _sheared(slope, variance):
 
 @inlined
 def _price(lam, x, value, variance):
-    """The price of p at which its children have the price `lam` and the sum x.
-
-    Prices are cut off at `FAR`, since larger ones are never reached.
-    """
+    """The price of p at which its children have the price `lam` and the sum x."""
     return lam if variance == np.inf else min(max(lam + (x - value) / variance, -FAR), FAR)
 
 
@@ -380,7 +388,7 @@ def _cut(state, p, start, middle, stop, x, left, variance, value, low, high):
     if is_cut_below:
         height = _height(entries, sums, start, k, stop, low, high)
         price = _price(at_low, low, value, variance)
-        place = append_entry(
+        place = _append_entry(
             entries, place, price, _sheared(slope, variance), height, np.uint64(2) * p
         )
     before = slope if is_cut_below else left
@@ -396,11 +404,11 @@ def _cut(state, p, start, middle, stop, x, left, variance, value, low, high):
             height = after - finite
         finite = after if after < np.inf else finite
         price = _price(entries.price[e], own, value, variance)
-        place = append_entry(entries, place, price, jump, height, np.uint64(entries.event[e]))
+        place = _append_entry(entries, place, price, jump, height, np.uint64(entries.event[e]))
         before = after
     if is_cut_above:
         price, jump = _price(at_high, high, value, variance), -_sheared(last, variance)
-        place = append_entry(entries, place, price, jump, -finite, np.uint64(2) * p + ONE)
+        place = _append_entry(entries, place, price, jump, -finite, np.uint64(2) * p + ONE)
     state.size[p] = place - first
     return None
 
@@ -415,10 +423,10 @@ def _settle_at_zero(state, start, stop):
 
 
 @kernel
-def merge(state, start, stop):
-    """The polylines of a range of internal nodes, children before parents."""
-    p = np.uint64(stop)
-    while p > np.uint64(start):
+def merge(state):
+    """The polylines of all internal nodes, children before parents; `status` is then final."""
+    p = np.uint64(state.first.size)
+    while p > ZERO:
         p -= ONE
         i = at(state.order, p)
         value, variance = np.float64(state.v[i]), variance_of(state.s, p)
@@ -444,50 +452,6 @@ def merge(state, start, stop):
             slope = _sheared(slope, variance)
             variance = np.inf
         _cut(state, p, first, middle, end, x, slope, variance, value, low, high)
-
-
-@kernel
-def settle_root(state):
-    """Settle the entries of the root, whose price is 0."""
+    # The price of the root is 0.
     first = np.uint64(state.first[0])
     _settle_at_zero(state, first, first + np.uint64(state.size[0]))
-
-
-@kernel
-def select_at_root(state):
-    """The price of the root is 0: like `merge` and `settle_root`, without sorting.
-
-    The root must have no bounds, and the tree no vertical pieces. Let `rest` be ``y + s lam - v``
-    at the price lam of the children, with slope `slope`. It is known at the price 0. From there, a
-    search for its zero skips half of the remaining entries at a time.
-    """
-    entries = state.entries
-    first = np.uint64(state.first[0])
-    stop, rest, slope, _ = _gather(state, ZERO, first)
-    rest -= state.v[at(state.order, ZERO)]
-    slope += variance_of(state.s, ZERO)
-    middle = split_entries(entries, first, stop, 0.0, 1.0, False)
-    for k in range(first, middle):
-        slope += entries.jump[k]
-    sign = 1.0 if rest < 0.0 else -1.0
-    low, high = (middle, stop) if rest < 0.0 else (first, middle)
-    front, lam = low, 0.0
-    while low < high:
-        pivot = entries.price[low + (high - low) // np.uint64(2)]
-        change, lost = rest + slope * (pivot - lam), 0.0
-        for k in range(low, high):
-            step = sign * (pivot - entries.price[k])
-            change, lost = add(change, lost, entries.jump[k] * step if step > 0.0 else 0.0)
-        is_before = sign * (change + lost) < 0.0
-        place = split_entries(entries, low, high, pivot, sign, is_before)
-        if is_before:
-            for k in range(low, place):
-                slope += sign * entries.jump[k]
-            rest, lam, low = change + lost, pivot, place
-        else:
-            high = place
-    # Above the price 0 the entries at the front are passed, below it the remaining ones.
-    for k in range(first, low if sign > 0.0 else front):
-        _pass(state.status, np.uint64(entries.event[k]))
-    for k in range(low if sign < 0.0 else stop, middle if sign < 0.0 else stop):
-        _pass(state.status, np.uint64(entries.event[k]))

@@ -1,4 +1,4 @@
-"""Values that nodes can have within bounds, and even shares for undetermined nodes.
+"""The values that nodes can have within bounds, and even shares for undetermined nodes.
 
 Families are by position (leaves of p from first_leaf[p] on, its other children in `inner`), bounds
 by the caller's nodes, or None.

@@ -211,9 +211,9 @@ def consistency(tree: Any) -> None:
         high = np.full(tree.n, 2000.0)
         for bounds in ({"upper": 2000.0}, {"nonnegative": True, "upper": {"node": high}}):
             post.project(np.full(tree.n, 1000.0), return_info=True, **bounds)
-        for low, top in ((None, np.inf), (np.zeros(tree.n), 2000.0)):
-            v, high[tree.root] = np.full(tree.n, 1000.0), top
-            between.by_polylines(post._factor, None, v, low, high, 0, 1e-11)
+        for low in (None, np.zeros(tree.n)):
+            problem = between.Problem(np.full(tree.n, 1000.0), low, high)
+            between.by_polylines(post._factor, None, problem, 0, 1e-11)
         post.project(np.ones(tree.n), nonnegative=True, integer="random", rng=1)
         live = post.track(np.full(tree.n, 1000.0))
         live.update(0, 2.0)

@@ -10,6 +10,7 @@ projection.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,10 +24,20 @@ from gmtree.consistency.exact import Tolerance
 from gmtree.consistency.factor import Factor
 from gmtree.tree.locate import node_in_error
 
-# Newton's method rarely needs more than ten rounds. In the free ones, prices may take any step.
+# Newton's method rarely needs more than ten rounds. In the first `FREE_ROUNDS` of them, prices may
+# change by any amount; later their steps are shortened if they swing back and forth.
 MOST_ROUNDS = 16
 FREE_ROUNDS = 5
+# Numbers that fit into the processor's cache.
 STRETCH = 1 << 15
+
+
+class Problem(NamedTuple):
+    """Measurements of one column and bounds, by node."""
+
+    v: np.ndarray
+    lower: np.ndarray | None
+    upper: np.ndarray | None
 
 
 def project_between(
@@ -45,16 +56,15 @@ def project_between(
     largest = max((_largest(a) for a in (v, lower, upper) if a is not None), default=0.0)
     shift = int(np.frexp(largest)[1]) - LARGEST_EXPONENT if largest > LARGEST else 0
     for column, result in zip(v.reshape(n, -1).T, out.reshape(n, -1).T, strict=True):
-        noisy, low, high = np.ascontiguousarray(column, np.float64), lower, upper
+        problem = Problem(np.ascontiguousarray(column, np.float64), lower, upper)
         if shift:
-            low, high = (None if a is None else np.ldexp(a, -shift) for a in (lower, upper))
-            noisy = np.ldexp(noisy, -shift)
-        problem, tolerance = (noisy, low, high), Tolerance.of(v.dtype).relative
+            problem = Problem(*(None if a is None else np.ldexp(a, -shift) for a in problem))
+        tolerance = Tolerance.of(v.dtype).relative
         x = result if result.dtype == np.float64 and result.flags.c_contiguous else np.empty(n)
         if factor.some_exact:
-            _refuse_infeasible(factor, *problem, shift, tolerance)
-        if not _settle_prices(factor, threads, *problem, x):
-            x[:] = by_polylines(factor, threads, *problem, shift, tolerance)
+            _refuse_infeasible(factor, problem, shift, tolerance)
+        if not _settle_prices(factor, threads, problem, x):
+            x[:] = by_polylines(factor, threads, problem, shift, tolerance)
         with np.errstate(over="ignore"):
             if shift:
                 np.ldexp(x, shift, out=x)
@@ -65,7 +75,7 @@ def project_between(
 
 
 def _largest(a: np.ndarray) -> float:
-    """The largest finite absolute value, by stretches that fit into the processor's cache."""
+    """The largest finite absolute value."""
     largest = 0.0
     for k in range(0, len(a), STRETCH):
         sizes = abs(a[k : k + STRETCH])
@@ -74,22 +84,17 @@ def _largest(a: np.ndarray) -> float:
     return largest
 
 
-def _refuse_infeasible(
-    factor: Factor,
-    v: np.ndarray,
-    lower: np.ndarray | None,
-    upper: np.ndarray | None,
-    shift: int,
-    tolerance: float,
-) -> None:
+def _refuse_infeasible(factor: Factor, problem: Problem, shift: int, tolerance: float) -> None:
     """Refuse bounds and exactly known values that no consistent values can meet.
 
     Numbers are divided by ``2**shift``.
     """
-    tree = factor.tree
-    problem = (tree._layout.order, *factor.families, _sweep.readonly(v), factor.s, lower, upper)
+    tree, (v, lower, upper) = factor.tree, problem
     least, most = np.empty((2, tree.n_internal))
-    bad, *sums = reach.find_infeasible(*problem, tolerance, least, most)
+    bad, *sums = reach.find_infeasible(
+        tree._layout.order, *factor.families, _sweep.readonly(v), factor.s, lower, upper,
+        tolerance, least, most,
+    )  # fmt: skip
     if tree.n == 1 and factor.some_exact and np.clip(v, lower, upper)[0] != v[0]:
         bad = 0
     if bad < 0:
@@ -110,20 +115,13 @@ def _refuse_infeasible(
     check.fail(argument, rule, node, f"{known}, but its children can only reach {below}.")
 
 
-def _settle_prices(
-    factor: Factor,
-    threads: int | None,
-    v: np.ndarray,
-    lower: np.ndarray | None,
-    upper: np.ndarray | None,
-    out: np.ndarray,
-) -> bool:
+def _settle_prices(factor: Factor, threads: int | None, problem: Problem, out: np.ndarray) -> bool:
     """Write the optimum into `out` if Newton's method finds it; returns whether it does.
 
     Values known exactly must be within their bounds. If no consistent values meet all bounds, the
     method does not settle.
     """
-    tree = factor.tree
+    tree, (v, lower, upper) = factor.tree, problem
     if tree.n == 1 or factor.has_undetermined:
         return False
     layout, m = factor.family_layout, tree.n_internal
@@ -157,20 +155,14 @@ def _settle_prices(
 
 
 def by_polylines(
-    factor: Factor,
-    threads: int | None,
-    v: np.ndarray,
-    lower: np.ndarray | None,
-    upper: np.ndarray | None,
-    shift: int,
-    tolerance: float,
+    factor: Factor, threads: int | None, problem: Problem, shift: int, tolerance: float
 ) -> np.ndarray:
     """The projection in which nodes are held at those bounds that hold with equality."""
-    _refuse_infeasible(factor, v, lower, upper, shift, tolerance)
-    tree = factor.tree
+    _refuse_infeasible(factor, problem, shift, tolerance)
+    tree, (v, lower, upper) = factor.tree, problem
     if tree.n == 1:
         return np.clip(v, lower, upper)
-    status = tree._from_positions(find_status(factor, v, lower, upper))
+    status = tree._from_positions(_find_status(factor, problem))
     s, noisy = np.array(factor.variance), v.copy()
     free = s > 0
     for bound, which in ((lower, 0), (upper, 2)):
@@ -184,29 +176,23 @@ def by_polylines(
     x = np.empty(tree.n)
     sweeps.project(held_factor, threads, noisy, x)
     if held_factor.has_undetermined:
-        problem = (tree._layout.order, *factor.families, lower, upper)
+        bounded = (tree._layout.order, *factor.families, lower, upper)
         numbers = np.zeros((3, tree.n_internal))
-        reach.find_reach(problem, held_factor.s, held_factor.t, x, *numbers)
-        reach.share_evenly(problem, held_factor.s, held_factor.t, *numbers, x)
+        reach.find_reach(bounded, held_factor.s, held_factor.t, x, *numbers)
+        reach.share_evenly(bounded, held_factor.s, held_factor.t, *numbers, x)
     # Rounding may have moved values beyond their bounds.
     return np.clip(x, lower, upper, out=x)
 
 
-def find_status(
-    factor: Factor, v: np.ndarray, lower: np.ndarray | None, upper: np.ndarray | None
-) -> np.ndarray:
+def _find_status(factor: Factor, problem: Problem) -> np.ndarray:
     """For each position, 0 if the node is at its lower bound, 2 if at its upper bound, else 1."""
     tree, layout = factor.tree, factor.tree._layout
+    v, lower, upper = problem
     some_missing = factor.measured is not None
     count, first = np.zeros((2, tree.n_internal), np.int64)
     reach.count_entries(layout.order, *factor.families, lower, upper, count)
     reach.place_entries(layout.order, *factor.families[1:], lower, count, first)
-    # The price of the root is 0, so its entries need not be sorted if all nodes are measured and
-    # the root has no bounds.
-    is_simple = not some_missing and all(
-        bound is None or np.isinf(bound[tree.root]) for bound in (lower, upper)
-    )
-    most = int(count[1:].max(initial=0) if is_simple else count[0])
+    entries, spare = (_entries(int(count[0]), layout.parent.dtype, some_missing) for _ in range(2))
     state = polylines.State(
         order=layout.order,
         **factor.families._asdict(),
@@ -214,14 +200,13 @@ def find_status(
         s=factor.s,
         lower=lower,
         upper=upper,
-        entries=_entries(int(count[0]), layout.parent.dtype, some_missing),
-        spare=_entries(most, layout.parent.dtype, some_missing),
+        entries=entries,
+        spare=spare,
         first=first,
         **dict(zip(("size", "x", "left", "right"), np.empty((4, tree.n_internal)), strict=True)),
         status=np.zeros(tree.n, np.uint8),
     )
-    polylines.merge(state, 1 if is_simple else 0, tree.n_internal)
-    polylines.select_at_root(state) if is_simple else polylines.settle_root(state)
+    polylines.merge(state)
     return state.status
 
 

@@ -1,4 +1,4 @@
-"""Bounds of nodes, in the forms that users pass."""
+"""Read bounds in all forms in which users pass them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ def _read(tree: Tree, argument: str, given: Any, none: float) -> np.ndarray | No
         if len(given) == 1 and next(iter(given)) in ("node", "leaf"):
             [(per, numbers)] = given.items()
         else:
-            nodes = np.array([tree.node(label) for label in given], np.int64)
+            if given and tree.labels is None:
+                check.fail(argument, "must not have labels, because the tree has no labels.")
+            nodes = [tree._label_index.node(argument, label) for label in given]
             return _of_nodes(tree, argument, nodes, list(given.values()), none)
     labelled = nodes_of_labels(tree, argument, numbers)
     if labelled is not None:
@@ -87,11 +89,10 @@ def _read(tree: Tree, argument: str, given: Any, none: float) -> np.ndarray | No
     return a
 
 
-def _of_nodes(
-    tree: Tree, argument: str, nodes: np.ndarray, numbers: Any, none: float
-) -> np.ndarray:
+def _of_nodes(tree: Tree, argument: str, nodes: Any, numbers: Any, none: float) -> np.ndarray:
+    """Bounds by node from those of some nodes."""
     a = np.full(tree.n, none)
-    a[nodes] = check.reals(argument, numbers)
+    a[np.asarray(nodes, np.int64)] = check.reals(argument, numbers)
     _refuse_impossible(tree, argument, a, none)
     return a
 

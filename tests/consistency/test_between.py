@@ -1,4 +1,4 @@
-"""Bounds on both sides of any nodes: against dense solvers, for all variances and inputs."""
+"""Optima with bounds on any nodes: compared with dense solvers, for all forms of bounds."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_threads_do_not_change_a_bit(monkeypatch):
 
 
 def test_lower_bounds_of_leaves_by_both_methods():
-    """The growing set of held leaves, and the polylines, which any upper bound requests."""
+    """Any upper bound requests the general method, which must find the same optimum."""
     rng = np.random.default_rng(4)
     for tree in named_shapes(200).values():
         v, s = rng.normal(0, 3, tree.n), rng.uniform(0.1, 10, tree.n)
@@ -242,7 +242,8 @@ def test_large_numbers():
         ({"upper": [1, np.nan, 2]}, r"'upper' must be above -infinity; node 4"),
         ({"upper": -np.inf}, "'upper' must be above -infinity, not -inf"),
         ({"lower": {"NY": 3}, "upper": {"NY": 2}}, "node 1.*NY.* has the bounds 3 and 2"),
-        ({"upper": {"Utah": 2}}, "Utah"),
+        ({"upper": {"Utah": 2}}, "'upper' must be a label of this tree, not 'Utah'"),
+        ({"lower": {"Orange": 2, ("VT", "Kings"): 2}}, r"'lower' must .* not \('VT', 'Kings'\)"),
         ({"lower": {"NY": 9}, "upper": 2}, "node 1.*NY.* between 9 and inf.* reach -inf and 4"),
         ({"upper": "x"}, "'upper'"),
     ],
@@ -250,3 +251,8 @@ def test_large_numbers():
 def test_wrong_bounds(options, message):
     with pytest.raises((ValueError, TypeError), match=message):
         gm.Consistency(LABELLED).project(NOISY, **options)
+
+
+def test_labels_for_a_tree_without_labels():
+    with pytest.raises(ValueError, match="'upper' must not have labels"):
+        gm.reconcile(gm.shapes.star(3), [9.0, 3, 4], upper={1: 2.0})

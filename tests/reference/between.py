@@ -1,4 +1,4 @@
-"""Optima with bounds on both sides of any nodes, by dense matrices, and problems to try them on."""
+"""Random problems with bounds on any nodes, and their optima from dense matrices."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Problem:
 
     @property
     def sums(self) -> np.ndarray:
-        """Row i tells which leaves node i is the sum of."""
+        """Row i marks the leaves whose sum is node i."""
         return reference.aggregate(self.tree.parent, np.eye(self.tree.n_leaves))
 
     @property
@@ -40,9 +40,11 @@ class Problem:
 
 
 def random_problem(rng: np.random.Generator, kind: str, max_n: int = 30) -> Problem:
-    """Variances over four decades, and bounds on half of the nodes that some values meet.
+    """A problem with variances over four decades; some consistent values meet all of its bounds.
 
-    "exact" has nodes known exactly, "unmeasured" others that are not measured, "any" both.
+    About half of the nodes have a lower bound, and half have an upper bound. If `kind` is "exact",
+    some nodes are known exactly. If it is "unmeasured", some nodes are not measured. If it is
+    "any", both occur.
     """
     n = int(rng.integers(1, max_n + 1))
     tree = gm.shapes.random_recursive(n, rng)
@@ -78,7 +80,7 @@ def constraints(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray, n
 
 
 def is_feasible(problem: Problem) -> bool:
-    """Whether any consistent values meet the bounds and what is known exactly."""
+    """Whether any consistent values meet all bounds and all exactly known values."""
     C, c, E, e = constraints(problem)
     free = [(None, None)] * problem.tree.n_leaves
     found = linprog(np.zeros(len(free)), C, c, E, e, bounds=free)
@@ -86,7 +88,7 @@ def is_feasible(problem: Problem) -> bool:
 
 
 def infeasible_node(problem: Problem) -> int | None:
-    """The first node, counted from the last in canonical order, whose subtree has no values."""
+    """The last node in canonical order whose subtree has no values within its bounds."""
     tree = problem.tree
     reach: dict[int, tuple[float, float]] = {}
     for i in tree.order[::-1].tolist():
@@ -119,9 +121,10 @@ def by_clarabel(problem: Problem) -> np.ndarray:
 
 
 def optimality_gap(problem: Problem, x: np.ndarray) -> float:
-    """How much of the gradient by the leaves no multipliers account for, in units of values.
+    """The part of the gradient that no multipliers of bounds can cancel, in units of values.
 
-    Multipliers of bounds that hold with equality have their sign, those of exact values any.
+    The gradient is with respect to the leaves. A bound that holds with equality has a multiplier of
+    known sign, and an exactly known value has a multiplier of either sign.
     """
     from scipy.optimize import nnls
 

@@ -35,7 +35,7 @@ class Problem:
 
     @property
     def sums(self) -> np.ndarray:
-        """Row i tells which leaves node i is the sum of."""
+        """Row i marks the leaves whose sum is node i."""
         return reference.aggregate(self.parent, np.eye(self.lower.size))
 
     @property
@@ -63,7 +63,7 @@ class Problem:
 
 
 def objective(problem: Problem, x: np.ndarray) -> float:
-    """The objective at x, which has to keep what is known exactly."""
+    """The objective at x, which must keep all exactly known values."""
     used = (problem.s > 0) & np.isfinite(problem.s)
     return float(np.sum((x - problem.v)[used] ** 2 / problem.s[used]))
 
@@ -127,7 +127,7 @@ def brute_force(problem: Problem) -> np.ndarray:
 
 
 def optimality_gap(problem: Problem, x: np.ndarray) -> float:
-    """How much of the gradient no multipliers account for, leaf by leaf, in units of values.
+    """The part of the gradient that no multipliers can cancel, by leaf, in units of values.
 
     The gradient by the leaves must be a sum of multipliers of exactly known nodes, of any sign,
     and of leaves at their bounds, not negative: a question for non-negative least squares.
@@ -200,7 +200,7 @@ def whole_ranges(parent: np.ndarray, x: np.ndarray) -> dict[int, tuple[int, int]
 
 
 def round_largest(parent: np.ndarray, x: np.ndarray) -> list[int]:
-    """Units to the children with the largest fractions, ties to the smallest number."""
+    """Give units to the children with the largest fractions, in ties to the smallest number."""
     ranges = whole_ranges(parent, x)
     out = [ranges[i][0] for i in range(len(parent))]
 
@@ -233,8 +233,8 @@ KINDS = (*POSITIVE, "known", "unmeasured", "any")
 def random_problem(rng: np.random.Generator, max_n: int = 30, kind: str = "any") -> Problem:
     """Small counts with noise on a random tree; variances and bounds by `kind`.
 
-    "known" has nodes known exactly, "unmeasured" others not measured at all, "any" both. Half of
-    the problems have bounds other than 0.
+    If `kind` is "known", some nodes are known exactly. If it is "unmeasured", some nodes are not
+    measured. If it is "any", both occur. Half of the problems have bounds other than 0.
     """
     n = int(rng.integers(1, max_n + 1))
     parent = gm.shapes.random_recursive(n, rng).parent.astype(np.int64)
@@ -271,6 +271,6 @@ def random_problems(count: int, seed: int, **options) -> Iterator[Problem]:
 
 
 def noisy_counts(tree: gm.Tree, rng: np.random.Generator, zeros: float = 0.4) -> np.ndarray:
-    """Counts of which many are zero, with noise."""
+    """Noisy counts, many of which are zero without the noise."""
     counts = np.where(rng.random(tree.n_leaves) < zeros, 0, rng.geometric(0.1, tree.n_leaves))
     return tree.aggregate(counts) + rng.laplace(0, 8, tree.n)

@@ -30,7 +30,7 @@ class Crossed(NamedTuple):
 
     @property
     def sums(self) -> np.ndarray:
-        """Which pairs of leaves each pair is the sum of."""
+        """Row i marks the pairs of leaves whose sum is pair i."""
         S = reduce(np.kron, [leaf_sums(tree) for tree in self.trees])
         return S * self.exists.ravel()
 
@@ -41,7 +41,7 @@ class Crossed(NamedTuple):
 
     @property
     def unmeasured_leaf(self) -> tuple[int, ...] | None:
-        """A pair of leaves that exists, of which neither itself nor a pair above is measured."""
+        """An existing pair of leaves that is not measured, and no pair above it is; or None."""
         known = self.sums[np.isfinite(self.s).ravel()].sum(axis=0).reshape(self.exists.shape)
         never = np.argwhere(self.exists & (known == 0))
         if not never.size:
@@ -70,7 +70,7 @@ class Crossed(NamedTuple):
 
 
 def random_crossed(rng: np.random.Generator, *, span: float = 6) -> Crossed:
-    """Small trees; variances from 10**-span to 10**span, some 0, some infinite."""
+    """A problem of small trees, with variances from 10**-span to 10**span, 0 and infinity."""
     count = int(rng.choice([1, 2, 2, 2, 3]))
     most = {1: 14, 2: 8, 3: 5}[count]
     trees = [gm.shapes.random_recursive(int(rng.integers(1, most)), rng) for _ in range(count)]

@@ -1,4 +1,4 @@
-"""Estimates of nodes from all other measurements, by removing one and solving again."""
+"""Estimates of nodes from all other measurements: remove one measurement and solve again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ def leave_one_out(
 def dense_leave_one_out(
     parent: Sequence[int], v: np.ndarray, variance: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The same by dense least squares in the leaves; variances positive, NaN and inf if unknown."""
+    """`leave_one_out` for all nodes, by dense least squares in the leaves.
+
+    Variances must be positive. Undetermined estimates are NaN, and their variances infinite.
+    """
     A, n = np.array(leaf_sums(parent), float), len(parent)
     estimate, error = np.full(n, np.nan), np.full(n, np.inf)
     for i in range(n):

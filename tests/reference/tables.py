@@ -22,7 +22,7 @@ Query = tuple[str, ...]
 
 
 def leaf_sums(tree: gm.Tree) -> np.ndarray:
-    """Row i tells which leaves node i is the sum of."""
+    """Row i marks the leaves whose sum is node i."""
     S = np.zeros((tree.n, tree.n_leaves))
     for j, leaf in enumerate(reference.leaves(tree.parent)):
         S[reference.ancestors(tree.parent, leaf), j] = 1
@@ -30,7 +30,7 @@ def leaf_sums(tree: gm.Tree) -> np.ndarray:
 
 
 def cell_sums(axes: dict[str, int], query: Query) -> np.ndarray:
-    """Row c tells which cells of the whole table cell c of a query is the sum of."""
+    """Row c marks the cells of the whole table whose sum is cell c of a query."""
     return reduce(
         np.kron,
         [np.eye(n) if name in query else np.ones((1, n)) for name, n in axes.items()],
@@ -134,7 +134,10 @@ def random_problem(
     low: float = 0.0,
     whole: bool = False,
 ) -> Problem:
-    """Any tree, axes and queries; about so many of (node, query) not measured, or exact."""
+    """A problem of any tree, axes and queries.
+
+    `missing` and `exact` are the shares of pairs (node, query) that are unmeasured or exact.
+    """
     while True:
         parent = np.array(
             [-1, *(rng.integers(0, i) for i in range(1, rng.integers(1, most_nodes)))]

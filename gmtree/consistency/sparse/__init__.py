@@ -2,9 +2,9 @@
 
 The files of this package:
 
-basis           series from which all others follow, chosen for good conditioning
-solver          SparseSolver: optimal values and their variances
-nonnegative     the optimum without negative values, with a certificate
+    basis           series from which all others follow, chosen for good conditioning
+    solver          SparseSolver: optimal values and their variances
+    nonnegative     the optimum without negative values, with a certificate
 """
 
 from gmtree.consistency.sparse.nonnegative import NonnegativeInfo, nonnegative_optimum

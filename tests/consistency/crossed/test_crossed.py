@@ -1,4 +1,4 @@
-"""Trees across trees: beside dense algebra, exact and missing values, bounds, bad input."""
+"""Crossed trees: compared with dense algebra; exact and missing values, bounds, bad input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Crossed trees beside exact fractions: variances of any size, exact and missing pairs."""
+"""Crossed trees compared with exact fractions, for variances of any size and missing pairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any aggregation matrix: beside dense algebra, limits, conjugate gradients, predicted fill-in."""
+"""Any aggregation matrix: dense algebra, limits of variances, conjugate gradients, fill-in."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gmtree.consistency.sparse import ContradictionError, ConvergenceError, Spar
 
 
 def random_aggregates(rng, aggregates=6, bottom=8):
-    """Entries of any size and sign, half of them zero."""
+    """An aggregation matrix with entries of any size and sign, half of which are zero."""
     A = rng.normal(size=(aggregates, bottom)) * (rng.random((aggregates, bottom)) < 0.5)
     return sparse.csr_array(A), np.vstack([A, np.eye(bottom)])
 
 
 @pytest.fixture
 def iterative(monkeypatch):
-    """No factor fits."""
+    """Without any room for a factor, the solver uses conjugate gradients."""
     monkeypatch.setattr(solver, "MOST_OPERATIONS", -1)
 
 

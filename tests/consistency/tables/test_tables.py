@@ -1,4 +1,4 @@
-"""Tables on a tree: beside dense algebra, exact values, undetermined cells, bounds, bad input."""
+"""Tables on a tree: compared with dense algebra; exact and undetermined cells, bad input."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def assert_close(found, expected, scale, tolerance=1e-10):
     assert np.max(abs(found - expected), initial=0) <= tolerance * scale
 
 
-# --------------------------------------------------------------------------- beside dense algebra
+# --------------------------------------------------------------------------- dense algebra
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -109,7 +109,7 @@ def test_one_query_without_axes_is_plain_consistency():
 
 
 def test_nested_axes_are_a_hierarchy_of_attributes():
-    """Decades and years beside a tree across the tree of ages."""
+    """Nested axes of decades and years give the results of a crossed tree of ages."""
     rng = np.random.default_rng(0)
     tree, ages = gm.shapes.grouped(20, rng=1), gm.shapes.complete(3, 3)
     y = rng.normal(size=(tree.n, ages.n))

@@ -1,4 +1,4 @@
-"""Tables and crossed trees without negative values, beside nnls, for very different variances."""
+"""Non-negative tables and crossed trees, compared with nnls, for very different variances."""
 
 from __future__ import annotations
 
