@@ -25,6 +25,14 @@ def _join(x, s, y, a):
     return (x * a + y * s) * inverse, s * a * inverse
 
 
+@inlined
+def _include(sums, level, count, first_power, second_power, chi2):
+    sums[level, 0] += count
+    sums[level, 1] += first_power
+    sums[level, 2] += second_power
+    sums[level, 3] += chi2
+
+
 @kernel
 def leave_one_out(
     parent, order, s, t, largest, rest, scale, v, b, heard, spread, depth, expected, variance, sums
@@ -34,8 +42,12 @@ def leave_one_out(
     `expected` becomes m, which is NaN if it is undetermined, and `variance` its variance. Let ``w =
     s / (s + variance)`` for measured nodes that are not known exactly. For each level, `sums` gets
     the number of these nodes, ``sum w``, ``sum w^2`` and ``sum r^2 / s = sum (v - m)^2 w / (s +
-    variance)``. `heard`, `spread` and `depth` are working memory, by position of internal nodes.
+    variance)``, where s and the variance in the last sum are in units of `scale`. `heard`, `spread`
+    and `depth` are working memory, by position of internal nodes.
     """
+    # Sums of the current level, which are faster to update than an array.
+    count = first_power = second_power = chi2 = 0.0
+    current = ZERO
     for r in range(np.uint64(parent.size)):
         i = at(order, r)
         own = variance_of(s, r)
@@ -59,11 +71,16 @@ def leave_one_out(
             heard[r], spread[r] = _join(x, own, y, a)
         expected[i] = m if left < np.inf else np.nan
         variance[i] = left * scale
+        if level != current:
+            _include(sums, current, count, first_power, second_power, chi2)
+            count = first_power = second_power = chi2 = 0.0
+            current = level
         if own > 0.0 and own < np.inf:
-            sums[level, 0] += 1.0
+            count += 1.0
             if left < np.inf:
                 inverse = 1.0 / (own + left)
                 w = own * inverse
-                sums[level, 1] += w
-                sums[level, 2] += w * w
-                sums[level, 3] += (x - m) * (x - m) * w * inverse / scale
+                first_power += w
+                second_power += w * w
+                chi2 += (x - m) * (x - m) * w * inverse
+    _include(sums, current, count, first_power, second_power, chi2)

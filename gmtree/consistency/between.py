@@ -55,10 +55,11 @@ def project_between(
         sweeps.sums_below(factor, threads, v)
     largest = max((_largest(a) for a in (v, lower, upper) if a is not None), default=0.0)
     shift = int(np.frexp(largest)[1]) - LARGEST_EXPONENT if largest > LARGEST else 0
+    if shift:
+        lower, upper = (None if a is None else np.ldexp(a, -shift) for a in (lower, upper))
     for column, result in zip(v.reshape(n, -1).T, out.reshape(n, -1).T, strict=True):
-        problem = Problem(np.ascontiguousarray(column, np.float64), lower, upper)
-        if shift:
-            problem = Problem(*(None if a is None else np.ldexp(a, -shift) for a in problem))
+        noisy = np.ascontiguousarray(column, np.float64)
+        problem = Problem(np.ldexp(noisy, -shift) if shift else noisy, lower, upper)
         tolerance = Tolerance.of(v.dtype).relative
         x = result if result.dtype == np.float64 and result.flags.c_contiguous else np.empty(n)
         if factor.some_exact:

@@ -344,6 +344,7 @@ def diagnose(
         layout.parent, layout.order, factor.s, factor.t, *factor.largest_children, factor.scale,
         v, b, heard, spread, depth, expected, variance, sums,
     )  # fmt: skip
+    sums[:, 3] /= factor.scale
     return Diagnostics(factor, v, (expected, variance, sums), excess_kurtosis)
 
 
