@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 from gmtree import _validate as check
 from gmtree.privacy.accounting.conversion import proper_delta, zcdp_rho
 from gmtree.privacy.accounting.invariants import Level
-from gmtree.privacy.accounting.rational import positive, rational
+from gmtree.privacy.accounting.rational import LOSS_BITS, positive, rational
 from gmtree.privacy.noise.mechanism import LARGEST_SCALE, Mechanism
 from gmtree.privacy.noise.registry import MECHANISMS, default_for
 
@@ -137,6 +137,9 @@ class Budget:
 
     def scale(self, one: Fraction) -> Fraction:
         """The smallest scale with few digits that costs at most `one` if a count changes by 1."""
+        if one.denominator.bit_length() > LOSS_BITS:
+            # A saved ledger could not be read.
+            check.fail(self.measure, "must have fewer digits; about 50 are possible.")
         scale = self.mechanism.scale(self.measure, one)
         if scale > LARGEST_SCALE:
             check.fail(

@@ -19,7 +19,7 @@ from gmtree.consistency.tables.queries import Axes
 from gmtree.privacy.accounting.budget import MEASURES, NEIGHBORS
 from gmtree.privacy.accounting.conversion import needed_delta, proper_delta
 from gmtree.privacy.accounting.ledger_text import describe, left_out, records
-from gmtree.privacy.accounting.rational import stored_fraction, to_json
+from gmtree.privacy.accounting.rational import LOSS_BITS, stored_fraction, to_json
 from gmtree.privacy.accounting.tight import tight_epsilon
 from gmtree.privacy.accounting.workload import PLAIN, TableAxes, Workload, lengths_of
 from gmtree.privacy.noise.mechanism import loss_factor, noise_scale
@@ -275,10 +275,6 @@ class Ledger:
 
 # --------------------------------------------------------------------------- reading
 
-# A loss is a whole multiple of 1 / (2 scale^2), and numerators of scales have at most 120 bits.
-# Sums of thousands of fractions with much larger denominators would take minutes.
-_LOSS_BITS = 256
-
 
 def _read(data: Mapping[str, Any]) -> Ledger:
     given, max_count = data["total_given_invariants"], data["max_count"]
@@ -364,10 +360,10 @@ def _read_line(line: Mapping[str, Any], level: int, query: tuple[str, ...] | Non
             "data", f"must list the same queries for each level; those of level {level} differ."
         )
     scale, loss = line["scale"], stored_fraction(line["loss"])
-    if loss.denominator.bit_length() > _LOSS_BITS:
+    if loss.denominator.bit_length() > LOSS_BITS:
         check.fail(
             "data",
-            f"must not have losses with a denominator above 2^{_LOSS_BITS}; level {level} has one.",
+            f"must not have losses with a denominator above 2^{LOSS_BITS}; level {level} has one.",
         )
     return LevelAccount(
         level=level,

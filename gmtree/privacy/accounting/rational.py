@@ -17,6 +17,9 @@ from gmtree import _validate as check
 _BITS = 64
 # Larger parameters are of no practical use and would leave the range of floating-point numbers.
 LARGEST = 1 << 1000
+# Denominators of losses have at most this many bits, because sums of thousands of fractions with
+# much larger denominators would take minutes.
+LOSS_BITS = 256
 # Larger powers of ten can only be mistakes, and take long to write out.
 _LARGEST_EXPONENT = 1000
 _STORED_FRACTION = re.compile(r"[0-9]{1,1000}(/[1-9][0-9]{0,999})?")

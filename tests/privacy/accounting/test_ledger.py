@@ -560,6 +560,18 @@ def test_damaged_ledgers_are_refused():
         Ledger.from_dict([])
 
 
+@pytest.mark.parametrize("measure", ["epsilon", "rho"])
+@pytest.mark.parametrize("digits", [28, 50, 80, 900, 5000])
+def test_a_ledger_that_could_not_be_read_again_is_refused_before(digits, measure):
+    budget = {measure: Fraction(10**digits // 3, 10**digits)}
+    if digits <= 50:
+        ledger = allocate(gm.shapes.complete(3, 4), **budget, shares=[0.1, 0.2, 0.3, 0.4]).ledger
+        assert Ledger.from_dict(ledger.to_dict()) == ledger
+    else:
+        with pytest.raises(ValueError, match=f"'{measure}' must have fewer digits"):
+            allocate(gm.shapes.complete(3, 4), **budget)
+
+
 def test_the_loss_of_several_records_is_not_understated():
     """A ledger for one record that claims three records states a third of the loss."""
     tree = gm.shapes.complete(2, 3)
