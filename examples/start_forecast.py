@@ -22,4 +22,4 @@ found = HierarchicalReconciliation(methods).reconcile(Y_hat_df=base, S_df=S, tag
 print(found[found.ds == 21].round(2).to_string(index=False))
 if picture:
     ax = found[found.unique_id == "all"].plot(x="ds", xlabel="day", ylabel="sales of all shops")
-    ax.figure.savefig(picture, dpi=100)
+    ax.figure.savefig(picture, dpi=100, bbox_inches="tight")

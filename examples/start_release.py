@@ -13,12 +13,12 @@ picture = parser.parse_args().picture
 
 rows = [("NY", "Albany", 314), ("NY", "Kings", 2736), ("VT", "Orange", 29)]
 counts = pd.DataFrame(rows, columns=["state", "county", "people"])  # or pd.read_csv("counts.csv")
-account = gm.privacy.Account(epsilon=2, path=tempfile.mkdtemp() + "/budget.json")
+folder = tempfile.mkdtemp()
+acc = gm.privacy.Account(epsilon=2, path=folder + "/budget.json")
 levels = ["state", "county"]
-released = gm.release_frame(
-    counts, levels, count="people", tree=counts[levels], epsilon=1, account=account, integer=True
-)
-print(released.to_frame()[[*levels, "value", "estimate_std_error"]].round(1))
-print(account)
+r = gm.release_frame(counts, levels, count="people", tree=counts[levels], epsilon=1, account=acc)
+r.save(folder + "/release.npz")
+print(r.to_frame()[[*levels, "value", "std_error"]].round(1))
+print(acc)
 if picture:
-    released.plot(unit="people").figure.savefig(picture, dpi=100)
+    r.plot(unit="people").figure.savefig(picture, dpi=100)

@@ -42,7 +42,7 @@ For values that should add up:
     TableConsistency        tables at each node, from several measured marginals
     CrossedConsistency      values along several hierarchies, such as regions and products
 
-For DataFrames of pandas and polars, and pyarrow Tables:
+For DataFrames:
 
     rollup_frame            sum the rows of a DataFrame at every level
     reconcile_frame         make the values of a DataFrame add up
@@ -55,7 +55,7 @@ For neural networks:
     torch                   Reconcile, Accumulate and Propagate as layers of torch
     jax                     reconcile, accumulate and propagate as functions of jax
 
-For forecasts, and for data too large for one machine:
+For forecasts and large data:
 
     forecast                coherent forecasts, also temporal and crossed
     dask                    reconcile and release on a Dask cluster

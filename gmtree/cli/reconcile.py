@@ -202,7 +202,7 @@ def _results(
             x, more = solved.values[name], solved.more_values[name]
             own = np.where(x == table[name], own, x)
         elif name in solved.levels:
-            codes = level_codes(solved.tree, solved.levels.index(name))
+            codes = level_codes(solved.tree, list(solved.levels).index(name))
             more = codes.take(solved.more_nodes).to_objects()
         elif name in solved.by:
             more = own[solved.more_like]

@@ -14,7 +14,8 @@ from gmtree.consistency.rounding import check_how
 from gmtree.frames.changes import ReconcileInfo, report
 from gmtree.frames.doubts import question_contradictions, question_subtotals
 from gmtree.frames.rows import Measured, alike, measured_rows
-from gmtree.labels.columns import column_names, encode, take_column
+from gmtree.labels.codes import Codes
+from gmtree.labels.columns import column_names, take_column
 from gmtree.labels.libraries import adapter, kind_of
 from gmtree.tree import Tree
 from gmtree.tree.locate import level_codes, node_in_error
@@ -171,8 +172,8 @@ class Solved(NamedTuple):
     """Consistent values for the rows of a table, and for the nodes that had no row."""
 
     tree: Tree
-    levels: list[str]
-    by: list[str]
+    levels: dict[str, Codes]
+    by: dict[str, Codes]
     values: dict[str, np.ndarray]
     more_values: dict[str, np.ndarray]
     more_nodes: np.ndarray
@@ -229,9 +230,8 @@ def solve(
 def changes(frame: Any, solved: Solved) -> ReconcileInfo:
     """Report the largest differences between a frame and its consistent values."""
     before = {name: take_column("value", frame, name) for name in solved.values}
-    by = [encode(name, take_column("by", frame, name)) for name in solved.by]
-    levels = [encode(name, take_column("levels", frame, name)) for name in solved.levels]
-    return report(before, solved.values, by, levels, solved.more_nodes.size)
+    labels = list(solved.by.values()), list(solved.levels.values())
+    return report(before, solved.values, *labels, solved.more_nodes.size)
 
 
 def _project(
@@ -297,7 +297,7 @@ def written(frame: Any, kind: str, solved: Solved) -> Any:
         if name in solved.values:
             added[name] = solved.more_values[name]
         elif name in solved.levels:
-            codes = level_codes(solved.tree, solved.levels.index(name))
+            codes = level_codes(solved.tree, list(solved.levels).index(name))
             added[name] = library.label_column(codes.take(solved.more_nodes))
         elif name in solved.by:
             added[name] = library.take(frame[name], solved.more_like)

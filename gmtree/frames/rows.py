@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,8 +31,8 @@ class Measured(NamedTuple):
     """
 
     tree: Tree
-    levels: list[str]
-    by: list[str]
+    levels: dict[str, Codes]  # labels of the rows, coarse to fine
+    by: dict[str, Codes]  # entries of the rows in the columns that define groups
     names: list[str]  # columns of values
     node: np.ndarray  # of each row
     side: list[np.ndarray]  # for each column of values, the right-hand side of each row
@@ -40,7 +40,10 @@ class Measured(NamedTuple):
     variance: np.ndarray | None  # like `noisy`, or one column for all; inf if not measured
     first: np.ndarray  # the first row of each group
     present: np.ndarray  # by node and group, whether the node has a row in the group
-    in_group: Callable[[int], str]  # describes the group of a right-hand side in messages
+
+    def in_group(self, side: int) -> str:
+        """Describe the group of a right-hand side in a message."""
+        return _group_of_row(self.by, self.first[side // len(self.names)])
 
     def by_node(self, frame: Any, argument: str, name: str, missing: float) -> np.ndarray:
         """Return a column by node and right-hand side, with `missing` for missing entries."""
@@ -76,10 +79,10 @@ def measured_rows(
 ) -> Measured:
     """Read the measurements of a table; `by_option` names the argument `by` in messages."""
     levels = listed_names("levels", levels)
-    by, names = listed("by", by), listed("value", value)
+    by_names, names = listed("by", by), listed("value", value)
     if not names:
         check.fail("value", "must name at least one column.")
-    _refuse_overlap(levels, names, by, variance)
+    _refuse_overlap(levels, names, by_names, variance)
     coded, names_of_levels, kind = read_levels((frame,), levels)
     refuse_empty(coded, names_of_levels)
     is_made_of_rows = tree is None
@@ -90,14 +93,14 @@ def measured_rows(
     else:
         tree = tree_of_levels(tree, names_of_levels, kind)
         node = locate(tree, "levels", list(zip(names_of_levels, coded, strict=True)))
-    group, first = _groups(frame, by, node.size)
-
-    def in_group(j: int) -> str:
-        return _in_group(frame, by, first[j // len(names)])
-
+    groups = {name: encode(name, take_column("by", frame, name)) for name in by_names}
+    for name, c in groups.items():
+        if c.missing is not None:
+            check.fail(name, f"must have no missing entries; row {np.argmax(c.missing)} has one.")
+    group, first = number_rows(list(groups.values()), node.size)
     present = _rows_of(node, group, tree.n, first.size, coded, by_option)
     if is_made_of_rows:
-        _refuse_missing_leaves(tree, present, lambda k: in_group(k * len(names)))
+        _refuse_missing_leaves(tree, present, groups, first)
     side = [group * len(names) + k for k in range(len(names))]
     noisy = np.full((tree.n, first.size * len(names)), np.nan)
     for name, columns in zip(names, side, strict=True):
@@ -105,8 +108,8 @@ def measured_rows(
         _refuse_infinite(name, x, coded)
         noisy[node, columns] = x
     s = _variances(frame, tree, variance, node, side, noisy)
-    return Measured(tree, names_of_levels, by, names, node, side, noisy, s, first, present,
-                    in_group)  # fmt: skip
+    labels = dict(zip(names_of_levels, coded, strict=True))
+    return Measured(tree, labels, groups, names, node, side, noisy, s, first, present)
 
 
 def alike(*arrays: np.ndarray) -> list[Any]:
@@ -146,20 +149,9 @@ def _refuse_overlap(levels: list[str], names: list[str], by: list[str], variance
                        "is used twice.")  # fmt: skip
 
 
-def _groups(frame: Any, by: list[str], rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """The group of each row, and the first row of each group."""
-    coded = [encode(name, take_column("by", frame, name)) for name in by]
-    for name, c in zip(by, coded, strict=True):
-        if c.missing is not None:
-            row = int(np.flatnonzero(c.missing)[0])
-            check.fail(name, f"must have no missing entries; row {row} has none.")
-    return number_rows(coded, rows)
-
-
-def _in_group(frame: Any, by: list[str], row: int) -> str:
+def _group_of_row(groups: Mapping[str, Codes], row: int) -> str:
     """Describe the group of a row in a message, by its entries in the columns `by`."""
-    entries = (encode(name, take_column("by", frame, name)).label(row) for name in by)
-    told = [f"{name} {check.shown(x)}" for name, x in zip(by, entries, strict=True)]
+    told = [f"{name} {check.shown(c.label(row))}" for name, c in groups.items()]
     return f" in the group {', '.join(told)}" if told else ""
 
 
@@ -190,17 +182,19 @@ def _rows_of(
     return present.reshape(n, groups)
 
 
-def _refuse_missing_leaves(tree: Tree, present: np.ndarray, in_group: Callable[[int], str]) -> None:
+def _refuse_missing_leaves(
+    tree: Tree, present: np.ndarray, groups: Mapping[str, Codes], first: np.ndarray
+) -> None:
     """Refuse a leaf without a row in a group: it may be unmeasured there, or not exist there."""
     missing = np.argwhere(~present[tree.leaves])
     if missing.size:
         leaf, group = missing[0]
+        where = node_in_error(tree, tree.leaves[leaf])
         check.fail(
             "frame",
-            "must have a row for each leaf in each group; "
-            f"{node_in_error(tree, tree.leaves[leaf])} has none{in_group(group)}. If it was not "
-            "measured there, give it a row without a value. If it does not exist there, reconcile "
-            "that group by itself.",
+            f"must have a row for each leaf in each group; {where} has none"
+            f"{_group_of_row(groups, first[group])}. If it was not measured there, give it a row "
+            "without a value. If it does not exist there, reconcile that group by itself.",
         )
 
 

@@ -70,8 +70,9 @@ def icicle(tree: Tree, values: Any = None, *, unit: str = "", ax: Any = None) ->
     colours = check.optional("matplotlib", "plot", "A picture").colormaps["tab20"]
     ax.set_xlim(0, total)
     _levels_down(tree, ax)
-    ax.xaxis.set_major_formatter("{x:,.0f}" if total >= 10 else "{x:g}")
-    ax.set_xlabel(unit or ("leaves" if values is None else "sum of the leaves"))
+    ax.xaxis.set_major_formatter(lambda x, _: short_number(x))
+    shown = unit or ("leaves" if values is None else "sum of the leaves")
+    ax.set_xlabel(shown, parse_math=False)
     ax.set_title(title(tree))
     across, down = points(ax)
     for i in range(tree.n):
@@ -142,7 +143,7 @@ def sums(tree: Tree, values: Any, std_error: Any = None, *, unit: str = "", ax: 
     ax.spines["bottom"].set_visible(False)
     ax.set_xticks([])
     shown = f"values in {unit}" if unit else "values"
-    ax.set_xlabel(shown if error is None else f"{shown} ± standard error")
+    ax.set_xlabel(shown if error is None else f"{shown} ± standard error", parse_math=False)
     ax.set_title(title(tree))
     across, down = points(ax)
     for i in range(tree.n):
@@ -153,7 +154,8 @@ def sums(tree: Tree, values: Any, std_error: Any = None, *, unit: str = "", ax: 
         gap = 0.05
         box = (left[i] + gap, depth - 1 + gap), right[i] - left[i] - 2 * gap, 1 - 2 * gap
         ax.add_patch(patches.Rectangle(*box, facecolor=face, edgecolor=edge, lw=1))
-        label = "total" if i == tree.root and not name(tree, i) else name(tree, i)
+        nameless = "total" if i == tree.root else ""
+        label, brief = name(tree, i) or nameless, name(tree, i, 9) or nameless
         forms: list[Sequence[str]] = []
         for form in (number, short_number):
             note = [] if error is None else [f"± {form(error[i])}"]
@@ -161,7 +163,7 @@ def sums(tree: Tree, values: Any, std_error: Any = None, *, unit: str = "", ax: 
                 forms.append((label, " ".join([form(v[i]), *note]), f"children: {form(below[i])}"))
             forms += [(label, " ".join([form(v[i]), *note])), (label, form(v[i]), *note)]
         short = short_number(v[i])
-        forms += [(label, short), (_brief(label), short), (short,)]
+        forms += [(label, short), (brief, short), (short,)]
         _write(ax, forms, box, across / tree.n_leaves, down / tree.height, 9, 3)
     return ax
 
@@ -193,11 +195,6 @@ def _write(
                     linespacing=1.1,
                 )  # fmt: skip
                 return
-
-
-def _brief(label: str) -> str:
-    """A long label shortened in the middle, since labels often end in a number."""
-    return label if len(label) <= 9 else f"{label[:5]}…{label[-3:]}"
 
 
 def _levels_down(tree: Tree, ax: Any) -> None:

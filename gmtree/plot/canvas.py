@@ -12,7 +12,6 @@ from gmtree.tree import Tree
 
 # More nodes than this cannot be distinguished in a picture.
 MOST_NODES = 3000
-_LONGEST_NAME = 24
 # Mean width of a letter in units of the font size, and height of a line.
 _LETTER, _LINE = 0.58, 1.25
 _SMALLEST_FONT = 5.0
@@ -64,11 +63,14 @@ def marked(tree: Tree, argument: str, x: Any) -> np.ndarray:
     return np.flatnonzero(a)
 
 
-def name(tree: Tree, i: int) -> str:
-    """The label of a node, shortened, or its number if the tree has no labels."""
+def name(tree: Tree, i: int, longest: int = 24) -> str:
+    """The label of a node, or its number if the tree has no labels.
+
+    A long label is shortened before its last three characters, since labels often end in a number.
+    """
     label = i if tree._labels is None else tree._labels[i]
     text = "" if label is None else str(label)
-    return text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 3] + "..."
+    return text if len(text) <= longest else f"{text[: longest - 4]}…{text[-3:]}"
 
 
 def title(tree: Tree) -> str:
@@ -99,8 +101,8 @@ def font_size(lines: Sequence[str], wide: float, tall: float, largest: float) ->
 
 
 def number(x: float) -> str:
-    """The text of a number, with one decimal unless it is an integer."""
-    return f"{x:,.0f}" if x == round(x) else f"{x:,.1f}"
+    """The text of a number, with one decimal unless it is an integer or large."""
+    return f"{x:,.0f}" if x == round(x) or abs(x) >= 1e6 else f"{x:,.1f}"
 
 
 def short_number(x: float) -> str:

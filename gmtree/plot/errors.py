@@ -58,10 +58,10 @@ def error_by_level(source: Any, *, unit: str = "records", ax: Any = None) -> Axe
         ax.plot(place, noise, dashes, color=noise_colour, mfc="w", label=first)
         ax.plot(place, error, "o-", color=colour, label=own)
         top = max(top, np.nanmax([*noise, *error, 0.0]))
-    names = [f"{x.name or ('root' if x.level == 1 else x.level)}\n{x.nodes:,}" for x in lines]
+    names = [f"{x.name or f'level {x.level}'}\n{x.nodes:,}" for x in lines]
     ax.set_xticks(np.arange(len(lines)), names, parse_math=False)
     ax.set_xlabel("level and number of nodes, from the root down")
-    ax.set_ylabel(f"standard error ({unit})")
+    ax.set_ylabel(f"standard error ({unit})", parse_math=False)
     # The added space is for the legend.
     ax.set_ylim(0, (1.25 + 0.1 * len(queries)) * top if top > 0 else 1)
     ax.margins(x=0.08)
@@ -134,7 +134,7 @@ def noisy_against_consistent(
     for d in np.unique(depth)[::-1].tolist():
         here = shown[depth == d]
         name = f"{level_title(tree, d)} ({here.size:,})"
-        colour = colours((d - 1) / max(1, tree.height - 1) * 0.9)
+        colour = colours(0.8 * (d - 1) / max(1, tree.height - 1))
         if ends is not None:
             ax.vlines(v[here], ends[0][here], ends[1][here], color=colour, alpha=0.35, lw=1)
         ax.plot(v[here], x[here], "o", ms=4, alpha=0.6, mew=0, color=colour, label=name)
@@ -145,8 +145,8 @@ def noisy_against_consistent(
         small = max(10.0, float(np.quantile(np.abs(both), 0.25)))
         for axis in (ax.set_xscale, ax.set_yscale):
             axis("symlog", linthresh=small)
-    ax.set_xlabel(f"noisy ({unit})")
-    ax.set_ylabel(f"consistent ({unit})")
+    ax.set_xlabel(f"noisy ({unit})", parse_math=False)
+    ax.set_ylabel(f"consistent ({unit})", parse_math=False)
     ax.set_title("Measurements and consistent values" + (", a sample" if sampled else ""))
     legend = ax.legend(
         loc="upper left", bbox_to_anchor=(1, 1), title="level (nodes)", frameon=False

@@ -77,7 +77,7 @@ def node_link(tree: Tree, values: Any = None, *, unit: str = "", ax: Any = None)
         levels = range(1, tree.height + 1)
         names = [level_title(tree, d) for d in levels]
         ax.set_xticks(levels, names, parse_math=False, rotation=45 * (sum(map(len, names)) > 60))
-    ax.set_xlabel(f"{label} ({unit})" if unit else label)
+    ax.set_xlabel(f"{label} ({unit})" if unit else label, parse_math=False)
     ax.set_ylabel("area: values" if values is not None else "")
     for side in ("top", "right", "left"):
         ax.spines[side].set_visible(False)

@@ -55,7 +55,9 @@ def _name(tree: TreeKinship, i: int) -> str:
 
 
 def _number(x: Any) -> str:
-    return f"{x:,}" if isinstance(x, int) else f"{x:,.6g}"
+    if isinstance(x, int):
+        return f"{x:,}"
+    return f"{x:,.0f}" if 1e6 <= abs(x) < 1e15 else f"{x:,.6g}"
 
 
 def text(tree: TreeKinship, v: np.ndarray | None, depth: int, children: int) -> str:
@@ -75,13 +77,13 @@ def html(tree: TreeKinship, columns: Mapping[str, np.ndarray] | None = None) -> 
     """The top of a tree as an HTML table for notebooks, with columns of numbers per node."""
     shape = f"{tree.n:,} nodes, {tree.n_leaves:,} leaves, {tree.height} levels"
     style = "text-align:left;white-space:pre;font-family:monospace;padding:0 1em 0 0"
-    rule = "border-bottom:1px solid currentColor"
+    rule, number = "border-bottom:1px solid currentColor", "text-align:right;padding:0 0 0 1em"
     columns = columns or {}
-    heads = "".join(f"<th style='{rule};text-align:right'>{escape(name)}</th>" for name in columns)
+    heads = "".join(f"<th style='{rule};{number}'>{escape(name)}</th>" for name in columns)
     rows = [f"<tr><th style='{style};{rule}'>node</th>{heads}</tr>"] if columns else []
     for line, i in lines(tree, 3, 5):
         cells = "".join(
-            f"<td style='text-align:right'>{'' if i is None else escape(_number(x[i].item()))}</td>"
+            f"<td style='{number}'>{'' if i is None else escape(_number(x[i].item()))}</td>"
             for x in columns.values()
         )
         rows.append(f"<tr><td style='{style}'>{escape(line)}</td>{cells}</tr>")

@@ -179,18 +179,32 @@ def test_notebooks_show_what_is_escaped():
     assert r.plan._repr_html_().startswith("<pre")
 
 
-def test_labels_with_dollar_signs_are_shown_as_they_are():
+def test_labels_and_units_with_dollar_signs_are_shown_as_they_are():
     label, level = r"$\frac", "$^$"
     tree = gm.Tree.from_levels(
         {level: [f"{label}$", "VT"], "price_$": [f"{label}1$", f"{label}2$"]},
         levels=[level, "price_$"],
     )
     r = gm.release(tree, [300, 4], epsilon=1)
-    assert ink(gm.plot.icicle(tree, r.noisy - r.noisy.min())) > 1000
-    assert ink(gm.plot.sums(tree, r.values)) > 1000
-    assert ink(gm.plot.node_link(tree)) > 1000
-    assert ink(gm.plot.noisy_against_consistent(tree, r.noisy, r.values)) > 1000
-    assert ink(gm.plot.error_by_level(r)) > 1000
+    unit = r"US$ $\frac"
+    assert ink(gm.plot.icicle(tree, r.noisy - r.noisy.min(), unit=unit)) > 1000
+    assert ink(gm.plot.sums(tree, r.values, unit=unit)) > 1000
+    assert ink(gm.plot.node_link(tree, unit=unit)) > 1000
+    assert ink(gm.plot.noisy_against_consistent(tree, r.noisy, r.values, unit=unit)) > 1000
+    assert ink(gm.plot.error_by_level(r, unit=unit)) > 1000
+
+
+def test_long_names_and_large_numbers_are_shortened():
+    names = [f"Country {k}" for k in range(13)]
+    tree = gm.Tree.from_levels([*names, "Saint Vincent and the Grenadines"])
+    people = tree.aggregate(np.full(14, 30_000_000.5))
+    assert {"total\n420,000,007", "Saint…nes\n30 M"} <= texts(gm.plot.sums(tree, people))
+    ax = gm.plot.icicle(tree, people)
+    ax.figure.canvas.draw()
+    assert [t.get_text() for t in ax.get_xticklabels()][:3] == ["0", "50 M", "100 M"]
+    ax = gm.plan(gm.shapes.star(3), epsilon=1).plot()
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["level 1\n1", "level 2\n2"]
+    assert "30,000,000</td>" in gm.release(tree, [30_000_000] * 14, epsilon=9**9)._repr_html_()
 
 
 def test_of_many_residuals_the_largest_are_drawn():
