@@ -85,7 +85,7 @@ def _holds_forecasts(name: str, column: Any, kind: str) -> bool:
 
 
 def holds_numbers(column: Any, kind: str) -> bool:
-    """Whether a column holds real numbers, not dates, truth values, text or categories.
+    """Whether a column holds real numbers, not dates, truth values, text, categories or None.
 
     A column of Python objects counts as numbers if at least one of them is a number. When the
     column is read, the first object that is not a number is refused by name.
@@ -93,15 +93,13 @@ def holds_numbers(column: Any, kind: str) -> bool:
     if isinstance(column, Codes):
         return False
     if kind != "pandas":
-        empty = str(getattr(column, "dtype", getattr(column, "type", ""))).lower() == "null"
-        return empty or narwhals().from_native(column, series_only=True).dtype.is_numeric()
+        return narwhals().from_native(column, series_only=True).dtype.is_numeric()
     if column.dtype.kind != "O":
         return column.dtype.kind in "iuf"
     found = sys.modules["pandas"].api.types.infer_dtype(column, skipna=True)
     if found.startswith("mixed"):
         return any(isinstance(x, Real) and not isinstance(x, (bool, np.bool_)) for x in column)
-    is_empty = found == "empty" and column.dtype == object
-    return is_empty or found in ("integer", "floating", "decimal")
+    return found in ("integer", "floating", "decimal")
 
 
 def require_columns(argument: str, frame: Any, **names: Any) -> None:

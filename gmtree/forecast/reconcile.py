@@ -56,9 +56,9 @@ def reconcile(
     ----------
     Y_hat_df : pandas or polars DataFrame, or pyarrow Table
         Base forecasts: a row for each series and step, columns `id_col` and `time_col`, and a
-        column of numbers for each model. Columns of dates, text, categories, truth values or
-        complex numbers are not models and stay as they are, and so do a column ``cutoff`` and a
-        column ``index`` of integers. Bounds are in columns such as ``ets-lo-90`` and
+        column of numbers for each model. Columns of dates, text, categories, truth values, complex
+        numbers or None are not models and stay as they are. A column ``cutoff`` and a column
+        ``index`` of integers are not models either. Bounds are in columns such as ``ets-lo-90`` and
         ``ets-hi-90`` and sample paths in columns ``ets-sample-0`` and so on, both beside a column
         ``ets``. Rows may come in any order. A missing value or row means that a forecast does not
         exist; its coherent value is computed from the existing forecasts. If ``cutoff`` numbers

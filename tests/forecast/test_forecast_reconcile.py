@@ -385,7 +385,7 @@ def test_sums_of_leaves_that_are_not_negative():
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
 def test_columns_without_numbers_are_not_models(kind):
     d = data("strict")
-    extra = {"cutoff": pd.Timestamp("2021-01-01"), "note": "x", "is_new": True}
+    extra = {"cutoff": pd.Timestamp("2021-01-01"), "note": "x", "is_new": True, "empty": None}
     base = d.base.assign(**extra)
     if kind == "pandas":
         base = base.assign(z=1j, c=pd.Categorical(["u"] * len(base)), p=pd.Period("2021-01"),
