@@ -18,7 +18,7 @@ acc = gm.privacy.Account(epsilon=2, path=folder + "/budget.json")
 levels = ["state", "county"]
 r = gm.release_frame(counts, levels, count="people", tree=counts[levels], epsilon=1, account=acc)
 r.save(folder + "/release.npz")
-print(r.to_frame()[[*levels, "value", "std_error"]].round(1))
+print(r.to_frame()[[*levels, "value", "estimate_std_error"]].round(1))
 print(acc)
 if picture:
     r.plot(unit="people").figure.savefig(picture, dpi=100)
