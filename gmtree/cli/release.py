@@ -300,6 +300,9 @@ def _check_options(args: argparse.Namespace) -> str:
     from gmtree.privacy.publishing.bootstrap import MOST_RUNS
     from gmtree.privacy.publishing.intervals import proper_confidence
 
+    given = None not in (args.file, args.levels) and args.epsilon is not args.rho
+    if args.resume is None and not given:
+        raise ValueError("FILE, --levels, and --epsilon or --rho are required without --resume.")
     ending = ""
     if args.output is not None:
         ending = files.kind("OUT", args.output, (*files.TABLES, ".npz"))
@@ -312,8 +315,6 @@ def _check_options(args: argparse.Namespace) -> str:
     if args.resume is not None:
         resume.check(args)
         return ending
-    if args.file is None or args.levels is None or args.epsilon is args.rho is None:
-        raise ValueError("FILE, --levels, and --epsilon or --rho are required without --resume.")
     if args.file == args.tree == files.STANDARD:
         raise ValueError("FILE and --tree must not both be standard input.")
     level_names(args.levels)

@@ -201,9 +201,8 @@ def column_places(path: Path, header: list[str], wanted: list[str]) -> list[int]
     for name in wanted:
         times = header.count(name)
         if times != 1:
-            found = f"is there {times} times" if times else "is not there"
             raise ValueError(
-                f"Column {name!r} of {files.shown(path)} must be there once; it {found}."
+                f"{files.shown(path)} must have one column {name!r}; it has {times or 'none'}."
                 + _columns_there(path, header, wanted)
             )
     return [header.index(name) for name in wanted]
@@ -215,6 +214,8 @@ def _columns_there(path: Path, header: list[str], wanted: list[str]) -> str:
     If a CSV file has none of the wanted columns, its first line may be a row of private data, which
     must not be shown.
     """
+    if not header:
+        return " Its first line is empty."
     for mark, name in ((";", "semicolons"), ("\t", "tabs")):
         if len(header) == 1 and mark in header[0]:
             return f" Line 1 has {name} and no comma: columns must be separated by commas."

@@ -90,13 +90,13 @@ def test_parquet_in_and_out(table):
         (
             ("", ""),
             ["--variance", "w"],
-            "Column 'w' of noisy.csv must be there once; it is not there. The columns are 'day', "
+            "noisy.csv must have one column 'w'; it has none. The columns are 'day', "
             "'state', 'county', 'y', 'v'",
         ),
         (("day,state,county,y", "a,b,c,d"), [], "'gmtree info .+noisy.csv' lists the columns"),
         (("30,4", "1_000,4"), [], "Line 5 of noisy.csv, column 'y': must be a number, such as"),
         (("30,4", "\u0663,4"), [], "Line 5 of noisy.csv, column 'y': must be a number, such as"),
-        (("county,y,v", "county,y,y"), [], "'y' of noisy.csv must be there once; it is there 2"),
+        (("county,y,v", "county,y,y"), [], "noisy.csv must have one column 'y'; it has 2."),
         (("", ""), ["--variance", "y"], "'y' is"),
         (("", ""), ["-o", "out.txt"], "OUT must end in .csv, .csv.gz or .parquet"),
     ],

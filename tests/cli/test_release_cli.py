@@ -373,10 +373,10 @@ def test_never_overwrites_without_asking(folder, monkeypatch, capsys):
     ("table", "text"),
     [
         ("state,county,people\n", "people.csv has no rows"),
-        ("", "Column 'state' of people.csv must be there once; it is not there."),
-        ("state,people\nNY,1\n", "Column 'county' of people.csv must be there once"),
-        ("state,state,county,people\nNY,NY,a,1\n", "it is there 2 times."),
-        ("secret,Albany,304\nNY,Albany,3\n", "Column 'state' of people.csv must be there once"),
+        ("", "people.csv must have one column 'state'; it has none. Its first line is empty"),
+        ("state,people\nNY,1\n", "must have one column 'county'; it has none. The columns are"),
+        ("state,state,county,people\nNY,NY,a,1\n", "it has 2. The columns are 'state', 'state'"),
+        ("secret,Albany,304\nNY,Albany,3\n", "have one column 'state'; it has none. 'gmtree info"),
         (HEAD + "NY,,12\n", "Line 2 of people.csv, column 'county': must have a label"),
         (HEAD + "\nNY,,12\n", "Line 3 of people.csv, column 'county': must have a label"),
         (
