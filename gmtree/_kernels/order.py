@@ -320,32 +320,14 @@ def invert(order, rank):
 
 
 @kernel
-def leaves_left_to_right(root, start, child, stack, leaves):
-    """Leaves in depth-first order, siblings by ascending number; `stack` is work space."""
+def depth_first(root, start, child, stack, walk):
+    """walk = all nodes depth first, siblings by ascending number; `stack` is work space."""
     stack[0] = root
     top, found = ONE, ZERO
     while top > ZERO:
         top -= ONE
         i = stack[top]
-        first, k = np.uint64(start[i]), np.uint64(start[i + ONE])
-        if first == k:
-            leaves[found] = i
-            found += ONE
-        while k > first:
-            k -= ONE
-            stack[top] = child[k]
-            top += ONE
-
-
-@kernel
-def depth_first(root, start, child, stack, number):
-    """number[i] = how many nodes a depth-first walk meets before i; `stack` is work space."""
-    stack[0] = root
-    top, found = ONE, ZERO
-    while top > ZERO:
-        top -= ONE
-        i = stack[top]
-        number[i] = found
+        walk[found] = i
         found += ONE
         first, k = np.uint64(start[i]), np.uint64(start[i + ONE])
         while k > first:

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from gmtree import datasets, shapes
-from gmtree.matrix import GenerationMatrix
 from gmtree.tree import Tree
 
 # Families of 2, 3, 4 and 5 nodes with probabilities of 40, 30, 20 and 10 % have 3 nodes on average,
@@ -125,15 +124,6 @@ def depth_first(tree: Tree) -> np.ndarray:
     >>> trees.depth_first(gm.shapes.complete(2, 3))
     array([-1,  0,  1,  1,  0,  4,  4], dtype=int32)
     """
-    size = tree.subtree_size.astype(np.int64)
-    siblings = np.argsort(tree.parent, kind="stable")
-    above = tree.parent[siblings]
-    before = np.cumsum(size[siblings]) - size[siblings]
-    starts = np.flatnonzero(np.diff(above, prepend=-2))
-    family = np.repeat(starts, np.diff(starts, append=tree.n))
-    # The number of a node follows those of its parent and of the subtrees of its earlier siblings.
-    step = np.empty(tree.n, dtype=np.int64)
-    step[siblings] = 1 + before - before[family]
-    step[tree.root] = 0
-    number = GenerationMatrix(tree).solve(step)
-    return renumber(tree.parent, number.astype(tree.parent.dtype))
+    number = np.empty_like(tree.parent)
+    number[tree._walk()] = np.arange(tree.n)
+    return renumber(tree.parent, number)

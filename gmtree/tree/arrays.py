@@ -269,10 +269,8 @@ class TreeArrays:
         """
         if self._is_numbered_by_level:
             return self.leaves
-        start, child = (unsigned(a) for a in self._children)
-        leaves, stack = np.empty(self.n_leaves, start.dtype), np.empty(self.n, start.dtype)
-        kernels.leaves_left_to_right(np.uint64(self.root), start, child, stack, leaves)
-        return leaves.view(self._parent.dtype)
+        walk = self._walk()
+        return walk[self.child_count[walk] == 0]
 
     @property
     def internal(self) -> np.ndarray:
@@ -283,10 +281,14 @@ class TreeArrays:
 
     def _depth_first(self, nodes: np.ndarray) -> np.ndarray:
         """Indices into `nodes`, in the order in which a depth-first walk meets these nodes."""
+        return np.argsort(_inverse(self._walk())[nodes], kind="stable")
+
+    def _walk(self) -> np.ndarray:
+        """All nodes, in the order in which a depth-first walk meets them."""
         start, child = (unsigned(a) for a in self._children)
-        number, stack = np.empty((2, self.n), start.dtype)
-        kernels.depth_first(np.uint64(self.root), start, child, stack, number)
-        return np.argsort(number[nodes], kind="stable")
+        walk, stack = np.empty((2, self.n), start.dtype)
+        kernels.depth_first(np.uint64(self.root), start, child, stack, walk)
+        return walk.view(self._parent.dtype)
 
     @property
     def _is_numbered_by_level(self) -> bool:
