@@ -143,7 +143,7 @@ def main(argv: list[str] | None = None) -> None:
     print("1. A tree of sectors\n")
     structure = gm.forecast.Structure(PART_OF)
     assert structure.tree is not None
-    print(f"{structure}: {structure.n - structure.n_leaves} of the series are sums of others.")
+    print(f"{structure}: {structure.n - structure.n_leaves} of them are sums of other series.")
     inside = base[base.unique_id.isin(structure.labels)]
     known = past[past.unique_id.isin(structure.labels)]
     found = gm.forecast.reconcile(

@@ -218,7 +218,7 @@ class Base:
 
 
 def method_list(method: Any, others: Mapping[str, str] | None = None) -> list[str]:
-    """Return the names of methods; `others` translates those of other packages."""
+    """Return the names of methods; `others` translates the names that other packages use."""
     several = [method] if isinstance(method, str) else method
     if not isinstance(several, Sequence) or not len(several):
         check.fail_type(
