@@ -16,6 +16,8 @@ from gmtree.tree import Tree
 
 _RANGES = 1000
 _MOST_TRIALS = 300
+# The error has several local minima, so that the search starts from this many of the best guesses.
+_STARTS = 2
 # In larger trees the first guess is used, because trials would take minutes.
 _LARGEST_SEARCH = 100_000
 
@@ -52,13 +54,22 @@ def refined(
         shares = np.exp(np.clip(logs, -12, 12))
         return np.round(shares / shares.sum(), 5) + 1e-5
 
-    logs = np.log(np.array(guess) + 1e-3)
-    found = minimize(
-        lambda x: error(from_logs(x)), logs, method="Powell", options={"maxfev": _MOST_TRIALS}
-    )
-    best = from_logs(found.x)
-    if error(best) >= error(np.array(guess)):
+    level = np.eye(tree.height)
+    guesses = [np.array(guess), np.ones(tree.height), 1 - level[0]]
+    # With Laplace noise, the best shares are often those of leaves and of a single other level.
+    guesses += [x * level[-1] + (1 - x) * one for one in level[:-1] for x in (0.45, 0.65)]
+    starts = [np.log(shares / shares.sum() + 1e-3) for shares in guesses]
+    starts.sort(key=lambda logs: error(from_logs(logs)))
+    tried = [
+        minimize(
+            lambda x: error(from_logs(x)), logs, method="Powell", options={"maxfev": _MOST_TRIALS}
+        )
+        for logs in starts[:_STARTS]
+    ]
+    found = min(tried, key=lambda each: each.fun)
+    if found.fun >= error(np.array(guess)):
         return guess
+    best = from_logs(found.x)
     return tuple(float(f"{x:.3e}") for x in best / best.sum())
 
 
