@@ -9,6 +9,7 @@ from typing import Any
 from gmtree._text import is_short_float, short, table
 from gmtree.privacy.accounting.account_file import Entry, State
 from gmtree.privacy.accounting.ledger_text import records, target_text
+from gmtree.privacy.accounting.tight import account_epsilon
 from gmtree.privacy.accounting.unfinished import Unfinished
 
 _TITLES = {"epsilon": "pure differential privacy", "rho": "zero-concentrated differential privacy"}
@@ -28,7 +29,7 @@ def terms_of(state: State) -> str:
 
 
 def _budget(state: State) -> str:
-    text = f"a budget of {state.measure} = {short_down(state.budget)}"
+    text = f"a budget of {state.measure} = {short(state.budget, up=True)}"
     return text if state.target is None else f"{text}, chosen for {target_text(*state.target)}"
 
 
@@ -48,14 +49,18 @@ def describe(state: State, unfinished: Sequence[Unfinished] = ()) -> str:
         )
         for x in state.entries
     ]
-    left = state.budget - state.spent
+    left, spent = state.budget - state.spent, short(state.spent, up=True)
+    if state.target is not None:
+        delta = state.target[1]
+        epsilon = account_epsilon(state.spent, state.budget, state.target, delta)
+        spent += f" ({target_text(Fraction(epsilon), delta)})"
     lines = table(rows, right=[k in (0, 5, 6, 7) for k in range(8)]) if state.entries else []
     return "\n".join(
         [
             f"Privacy account: {_TITLES[state.measure]}, with {_budget(state)}",
             f"It protects {unit_name(state)}, {_CHANGES[state.neighbors]}.",
             *lines,
-            f"  spent {short(state.spent, up=True)}, left {short_down(left)}",
+            f"  spent {spent}, left {short_down(left)}",
             *(f"  entry {x.entry.number} is charged but not saved: {x.path}" for x in unfinished),
         ]
     )

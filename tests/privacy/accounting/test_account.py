@@ -91,7 +91,7 @@ def test_an_account_protects_one_privacy_unit(path):
     """Losses per record and losses per person with three records must not be added."""
     account = Account(epsilon=4, max_contributions=3, path=path)
     gm.release(TREE, COUNTS, epsilon=1, max_contributions=3, account=account)
-    with pytest.raises(ValueError, match=r"Release with max_contributions=3"):
+    with pytest.raises(ValueError, match=r"With max_contributions=3"):
         gm.release(TREE, COUNTS, epsilon=1, account=account)
     with pytest.raises(ValueError, match="must protect the same privacy unit, 3 records"):
         gm.release(TREE, COUNTS, epsilon=1, max_contributions=3, account=Account(epsilon=1))

@@ -200,6 +200,7 @@ def test_an_account_adds_the_losses_of_gaussian_noise():
     r = gm.release(tree, counts, epsilon="1/2", delta="1e-9", account=account)
     assert r.ledger.total < account.spent < r.ledger.total * Fraction("1.01")
     assert account.epsilon("1e-9") == pytest.approx(0.5, rel=1e-3)
+    assert "  spent 0.00438852 (epsilon = 0.499997 with delta = 1e-9), left 0.01" in str(account)
     s = gm.release(tree, counts, epsilon="1/10", account=account)
     charged = account.entries[-1].charged
     expected = 2 * math.pi / 4 / float(s.ledger.scales[0]) ** 2
@@ -229,6 +230,9 @@ def test_a_whole_account_is_not_understated_at_other_deltas(epsilon):
     allocation = allocate(tree, epsilon=epsilon, delta="1e-9")
     account.charge(tree, allocation)
     assert account.left == 0
+    amount = str(account).splitlines()[-1].split()[1]
+    assert f"a budget of rho = {amount}, chosen" in str(account)
+    assert repr(account) == f"Account(rho={amount}, spent={amount})"
     for delta in (1e-2, 1e-3, 1e-6, 1e-8, 1e-9, 1e-10, 1e-12):
         spent = account.epsilon(delta)
         assert exact_delta([(allocation.scales[0], 1)], spent) <= delta
