@@ -431,3 +431,15 @@ def test_leaves_taken_from_the_rows_are_named_outside_the_guarantee():
     public = pd.DataFrame(LEAVES)
     made = gm.release_frame(frame, LEVELS, count="x", epsilon=1, tree=public)
     assert made.ledger.disclosures == ()
+
+
+def test_each_column_of_labels_is_encoded_once(monkeypatch):
+    from gmtree.labels.libraries import adapter
+
+    library, seen = adapter("pandas"), []
+    encode = library.encode
+    monkeypatch.setattr(library, "encode", lambda name, x: seen.append(name) or encode(name, x))
+    frame = pd.DataFrame({"shop": ["a", "b", None], "day": 1, "y": [1.0, 2.0, 4.0]})
+    _, info = gm.reconcile_frame(frame, ["shop"], "y", by="day", return_info=True)
+    assert info.changes[0].group == (1,)
+    assert sorted(seen) == ["day", "shop"]
