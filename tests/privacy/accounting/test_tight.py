@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from fractions import Fraction
 
@@ -110,6 +111,38 @@ def test_bound_against_dp_accounting():
             points += 1
     assert points == 200
     print(f"ours / dp-accounting on {points} points: {worst[0]:.5f} to {worst[1]:.5f}")
+
+
+@pytest.mark.parametrize("neighbors", ["add_remove", "change_one"])
+@pytest.mark.parametrize("height", [2, 3, 5])
+def test_ledgers_against_dp_accounting(height, neighbors):
+    pld = pytest.importorskip(
+        "dp_accounting.pld.privacy_loss_distribution", reason="needs dp-accounting"
+    )
+    for rho in np.geomspace(0.01, 10, 9):
+        tree, shares = gm.shapes.complete(3, height), range(1, height + 1)
+        ledger = allocate(tree, rho=rho, neighbors=neighbors, shares=shares).ledger
+        interval = ledger.epsilon(1e-6) * 1e-5
+        # A record that moves changes two counts of each level below the root.
+        scales = ledger.scales if neighbors == "add_remove" else 2 * ledger.scales[1:]
+        high, low = (
+            functools.reduce(
+                lambda a, b: a.compose(b),
+                [
+                    pld.from_discrete_gaussian_mechanism(
+                        float(sigma),
+                        value_discretization_interval=interval,
+                        pessimistic_estimate=up,
+                    )
+                    for sigma in scales
+                ],
+            )
+            for up in (True, False)
+        )
+        for delta in DELTAS:
+            ours = ledger.epsilon(delta)
+            assert low.get_epsilon_for_delta(delta) <= ours * (1 + 1e-9)
+            assert ours <= high.get_epsilon_for_delta(delta) * 1.005
 
 
 # --------------------------------------------------------------------------- ledgers
