@@ -126,8 +126,7 @@ def gaussian_rho(epsilon: Any, delta: Any) -> Fraction:
     """
     found = largest_rho(positive("epsilon", epsilon), proper_delta(delta))
     if found is None:
-        check.fail("epsilon", f"and argument 'delta' must be larger: no rho is known to imply "
-                   f"{epsilon} with delta = {delta}.")  # fmt: skip
+        check.fail("epsilon", "and argument 'delta' must be larger: no rho is known to imply them.")
     return found
 
 
