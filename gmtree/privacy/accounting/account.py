@@ -236,7 +236,7 @@ class Account:
     def __repr__(self) -> str:
         state = self._state()
         where = "" if self.path is None else f", path={str(self.path)!r}"
-        spent, budget = short(state.spent, up=True), short(state.budget, up=True)
+        spent, budget = short(state.spent, up=True), short_down(state.budget)
         return f"Account({self.measure}={budget}, spent={spent}{where})"
 
     def __str__(self) -> str:

@@ -41,7 +41,7 @@ from typing import Any, NoReturn
 
 from gmtree import _validate as check
 from gmtree._files import checksum, write_durably
-from gmtree.privacy.accounting.budget import MEASURES, NEIGHBORS
+from gmtree.privacy.accounting.budget import MEASURES, NEIGHBORS, Budget
 from gmtree.privacy.accounting.conversion import proper_delta
 from gmtree.privacy.accounting.gaussian import gaussian_rho, meets
 from gmtree.privacy.accounting.rational import positive, stored_fraction, to_json
@@ -174,25 +174,19 @@ def new_state(
     epsilon: Any, rho: Any, delta: Any, neighbors: Any, max_contributions: Any, person: Any
 ) -> State | None:
     """Return a new account, or None if no budget is given."""
-    check.one_of("neighbors", neighbors, NEIGHBORS)
-    most = check.count("max_contributions", max_contributions, least=1)
     if person is not None and (not isinstance(person, str) or not person.isprintable()):
         check.fail_type("person", f"must be the name of a column, not {person!r}.")
-    if person is not None and most != 1:
+    if person is not None and max_contributions != 1:
         check.fail("max_contributions", "must not be given with 'person': all records count.")
-    unit = neighbors, most, person
-    if epsilon is not None and rho is not None:
-        check.fail("epsilon", "or argument 'rho' must be given, not both.")
-    if delta is not None and epsilon is None:
-        check.fail("delta", "must be given with 'epsilon'.")
-    if epsilon is None and rho is None:
+    if epsilon is None and rho is None and delta is None:
         return None
-    if rho is not None:
-        return State("rho", positive("rho", rho), None, *unit)
-    target = positive("epsilon", epsilon), None if delta is None else proper_delta(delta)
-    if target[1] is None:
-        return State("epsilon", target[0], None, *unit)
-    return State("rho", gaussian_rho(*target), (target[0], target[1]), *unit)
+    terms = Budget.of(
+        epsilon=epsilon, rho=rho, delta=delta,
+        neighbors=neighbors, max_contributions=max_contributions,
+    )  # fmt: skip
+    budget = terms.amount if terms.target is None else gaussian_rho(*terms.target)
+    unit = terms.max_contributions, person
+    return State(terms.measure, budget, terms.target, terms.neighbors, *unit)
 
 
 def now() -> str:

@@ -29,7 +29,7 @@ def terms_of(state: State) -> str:
 
 
 def _budget(state: State) -> str:
-    text = f"a budget of {state.measure} = {short(state.budget, up=True)}"
+    text = f"a budget of {state.measure} = {short_down(state.budget)}"
     return text if state.target is None else f"{text}, chosen for {target_text(*state.target)}"
 
 
@@ -49,7 +49,8 @@ def describe(state: State, unfinished: Sequence[Unfinished] = ()) -> str:
         )
         for x in state.entries
     ]
-    left, spent = state.budget - state.spent, short(state.spent, up=True)
+    left = state.budget - state.spent
+    spent = short(state.spent, up=True) if left else short_down(state.budget)
     if state.target is not None:
         delta = state.target[1]
         epsilon = account_epsilon(state.spent, state.budget, state.target, delta)
