@@ -16,6 +16,14 @@ from gmtree.privacy.noise.registry import MECHANISMS, default_for
 
 MEASURES = ("epsilon", "rho")
 NEIGHBORS = ("add_remove", "change_one")
+# Options that are refused if records move, with the reasons.
+_REFUSED_IF_RECORDS_MOVE = {
+    "structural_zeros": "the number of records is then public, and would show how many are in "
+    "these cells and are not counted.",
+    "max_count": "a record that moves to a leaf whose count is cut off would change the total, "
+    "which is public.",
+    "max_per_leaf": "all records of a person may then move to one leaf.",
+}
 
 
 class TermsOfNoise(TypedDict, total=False):
@@ -108,7 +116,7 @@ class Budget:
             invariants=sequence("invariants", invariants, "nodes or levels"),
             max_count=None if max_count is None else check.count("max_count", max_count, least=1),
             disclosures=sequence("disclosures", disclosures, "sentences"),
-            max_per_leaf=_per_leaf(max_per_leaf, max_contributions, neighbors),
+            max_per_leaf=_per_leaf(max_per_leaf, max_contributions),
             person=None if person is None else str(person),
             target=target,
             structural_zeros=structural_zeros,
@@ -116,24 +124,10 @@ class Budget:
         for text in budget.disclosures:
             if not isinstance(text, str) or not text.strip():
                 check.fail_type("disclosures", f"must hold sentences, not {text!r}.")
-        if budget.neighbors == "change_one":
-            budget._refuse_changes_of_the_total()
+        for name, why in _REFUSED_IF_RECORDS_MOVE.items():
+            if budget.neighbors == "change_one" and getattr(budget, name) is not None:
+                check.fail(name, f"must be None with neighbors='change_one': {why}")
         return budget
-
-    def _refuse_changes_of_the_total(self) -> None:
-        """Refuse options with which a record that moves could change the total, which is public."""
-        if self.structural_zeros is not None:
-            check.fail(
-                "structural_zeros",
-                "must be None with neighbors='change_one': the number of records is then public, "
-                "and would show how many are in these cells and are not counted.",
-            )
-        if self.max_count is not None:
-            check.fail(
-                "max_count",
-                "must be None with neighbors='change_one': a record that moves to a leaf whose "
-                "count is cut off would change the total, which is public.",
-            )
 
     def scale(self, one: Fraction) -> Fraction:
         """The smallest scale with few digits that costs at most `one` if a count changes by 1."""
@@ -161,7 +155,7 @@ def _mechanism(measure: str, mechanism: Any) -> Mechanism:
     return found
 
 
-def _per_leaf(max_per_leaf: Any, max_contributions: int, neighbors: str) -> int | None:
+def _per_leaf(max_per_leaf: Any, max_contributions: int) -> int | None:
     if max_per_leaf is None:
         return None
     most = check.count("max_per_leaf", max_per_leaf, least=1)
@@ -169,12 +163,6 @@ def _per_leaf(max_per_leaf: Any, max_contributions: int, neighbors: str) -> int 
         check.fail(
             "max_per_leaf",
             f"must be at most 'max_contributions' ({max_contributions}), not {most}.",
-        )
-    if neighbors == "change_one":
-        check.fail(
-            "max_per_leaf",
-            "must be None with neighbors='change_one': all records of a person may then move to "
-            "one leaf.",
         )
     return most
 

@@ -114,12 +114,8 @@ def noise_scale(argument: str, scale: Any) -> Fraction:
 def shape_of(size: Any) -> tuple[int, ...]:
     """The shape that `size` denotes, as a tuple."""
     try:
-        lengths = tuple(size)
-    except TypeError:
-        lengths = (size,)
-    try:
-        shape = tuple(operator.index(k) for k in lengths)
-    except TypeError:
+        shape = tuple(operator.index(k) for k in np.atleast_1d(size))
+    except (TypeError, ValueError):
         check.fail_type("size", f"must be a whole number or a tuple of them, not {size!r}.")
     if any(k < 0 for k in shape):
         check.fail("size", f"must not be negative, not {size!r}.")
