@@ -2,7 +2,8 @@
 
 On the CPU, `Projection` and `Solve` are sweeps over numpy arrays with one row per node; they know
 their transposes and the gradients of their weights. On an accelerator, `Levels` computes the same
-level by level with operations of torch or jax. `Library` checks arguments and chooses.
+maps level by level with operations of torch or jax. `Library` checks arguments and chooses between
+the two.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ def consistency(tree: Tree | Consistency, variance: Any) -> Consistency:
 
 @dataclass(frozen=True, eq=False)
 class Projection:
-    """``P v`` for a projection P or its transpose, one column for each column of v.
+    """``P v`` for a projection P or its transpose.
 
-    Without `post`, each call is given its variances s. If x is given, it is the optimum without
-    negative values for each column of v, and leaves that are zero in x are held at zero.
+    If `post` is None, each call gets the variances s. If a call gets x, the optimum without
+    negative values for each column of v, leaves that are zero in x are held at zero.
     """
 
     tree: Tree
@@ -66,7 +67,7 @@ class Projection:
         return turned, s, out if self.nonnegative else x
 
     def gradients(self, xp: Any, v: Any, out: Any, g: Any, back: Any, s: Any, x: Any) -> Any:
-        """Gradients of s, which are 0 at variances that are 0 or infinite, and None for x."""
+        """Gradients of s and x: 0 at variances that are 0 or infinite, and None for x."""
         if s is None:
             return None, None
         moved = out * (g - back) if self.transposed else back * (v - out)
@@ -134,7 +135,11 @@ def _transposed(post: Consistency, g: np.ndarray) -> np.ndarray:
 
 
 def _weights(post: Consistency) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """By position: ``z = gain v + carry b`` on the way up, ``share`` of a difference downward."""
+    """Gain, carry and share by position.
+
+    On the way up ``z = gain v + carry b`` for the sum b of the children. On the way down a node
+    takes `share` of its parent's difference.
+    """
     factor, parent = post._factor, post.tree._layout.parent
     s = factor.s
     assert s is not None
@@ -163,17 +168,20 @@ def combine(xp: Any, s: Any, t: Any) -> tuple[Any, Any, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Library:
-    """The functions of `gmtree.torch` or `gmtree.jax`, given what differs between the two."""
+    """The functions of `gmtree.torch` or `gmtree.jax`, from the parts in which they differ.
+
+    A comment lists the arguments of each function, and then its result.
+    """
 
     xp: Any  # torch or jax.numpy
     array: type
-    on_cpu: Callable  # of values: whether sweeps can read their memory
-    floating: Callable  # of (name, x, dtype): x with that dtype or, for None, with 32 or 64 bits
-    apply: Callable  # of (Projection or Solve, v, its weights): differentiable
-    solver: Callable  # of (tree, variances): a Consistency, or None if they are not yet known
-    put: Callable  # of (numpy array, values): the array on the device of the values
-    add_rows: Callable  # of (count, index, rows): `count` rows, each the sum of those of its index
-    until_same: Callable  # of (function, x): x after as many calls as change it
+    on_cpu: Callable  # (values): whether sweeps can read their memory
+    floating: Callable  # (name, x, dtype): x with that dtype or, for None, with 32 or 64 bits
+    apply: Callable  # (Projection or Solve, v, its weights): its result, differentiable
+    solver: Callable  # (tree, variances): a Consistency, or None if variances are not yet known
+    put: Callable  # (numpy array, values): the array on the device of the values
+    add_rows: Callable  # (count, index, rows): row i is the sum of the rows whose index is i
+    until_same: Callable  # (function, x): x after repeated calls, when a call no longer changes it
 
     def _start(self, tree: Tree, values: Any, dim: int | None, by_level: bool | None) -> Any:
         """Values with one row per node, a function that restores their shape, and `Levels`."""

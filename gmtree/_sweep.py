@@ -25,8 +25,8 @@ from gmtree._kernels._jit import sharing_arrays
 # One thread processes shorter levels: handing over a piece costs up to 50 microseconds, in which
 # about 50,000 nodes could be processed.
 SMALLEST_SHARED_LEVEL = 1 << 18
-# Starting a thread costs several times as much, so threads share a sweep only if it has at least
-# this many such levels.
+# Starting a thread costs several times as much, so threads share a sweep only if its long levels
+# have at least SHARED_LEVELS_PER_SWEEP * SMALLEST_SHARED_LEVEL nodes in total.
 SHARED_LEVELS_PER_SWEEP = 4
 # From this mean number of children on, summing a family in a register beats adding each child
 # to its parent in memory.
@@ -36,7 +36,7 @@ LARGE_FAMILY = 6
 # since otherwise the overhead of calls would matter.
 BLOCKS = 16
 SMALLEST_BLOCK = 1 << 13
-# Trees with more levels than this are not checked for levels.
+# Trees with more levels than this count as not numbered level by level.
 MOST_LEVELS = 1000
 # A sweep is limited by memory bandwidth, which a few cores already exhaust.
 MOST_THREADS = 8
