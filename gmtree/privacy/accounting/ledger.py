@@ -198,8 +198,8 @@ class Ledger:
             named = [cells[k] for k in self.structural_zeros]
             more = f" and {len(named) - 10:,} more" if len(named) > 10 else ""
             found.append(
-                "Some cells cannot occur, which everyone may know. They are published as 0 without "
-                f"noise, and records in them are not counted: {', '.join(named[:10])}{more}."
+                f"Some cells cannot occur, which everyone may know: {', '.join(named[:10])}{more}. "
+                "They are published as 0 without noise, and records in them are not counted."
             )
         return (
             *found,
@@ -234,8 +234,8 @@ class Ledger:
         if self.neighbors == "add_remove":
             said.insert(
                 1,
-                "If a person has more records than are counted, a further record may replace a "
-                "counted one: that can cost up to twice the total.",
+                "If a person has more records than are counted, one more record may replace a "
+                "counted one. That can cost up to twice the total.",
             )
         return said
 

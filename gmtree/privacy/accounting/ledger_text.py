@@ -102,7 +102,7 @@ def summary(ledger: Any) -> list[str]:
         f"Suppose that a reader knows all other records and guesses {guess}. Without this release, "
         "the guess is right with a chance of 50 %. With it, the chance is at most "
         f"{_percent(best_guess(ledger))}."
-        + (" This bound does not include the exact counts." if ledger.invariants else ""),
+        + (" This bound does not cover what the exact counts reveal." if ledger.invariants else ""),
         f"The release spends {spent} of a budget of {short(ledger.budget, up=True)}. The losses of "
         "further releases about the same people add to this loss.",
         f"The numbers count {counted}.{_not_counted(ledger)}",
@@ -116,7 +116,8 @@ def _not_counted(ledger: Any) -> str:
         text = " Records in cells that cannot occur are not counted."
     if ledger.max_count is not None and ledger.max_count < _MOST_RECORDS:
         what = "Leaves" if ledger.axes is None else "Cells of leaves"
-        text += f" {what} with more than {ledger.max_count:,} records count as if they had as many."
+        most = f"{ledger.max_count:,}"
+        text += f" {what} with more than {most} records count as if they had {most}."
     return text
 
 

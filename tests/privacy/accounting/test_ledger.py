@@ -778,12 +778,12 @@ def test_the_head_of_a_ledger_states_which_records_are_not_counted():
     (counted,) = str(allocate(tree, **terms).ledger).splitlines()[3:4]
     assert counted == (
         "The numbers count every record of every person. Leaves with more than 1,000 records count "
-        "as if they had as many."
+        "as if they had 1,000."
     )
     r = gm.release_tables(
         tree, [[1, 2]] * 2, axes={"a": 2}, queries=[("a",)], structural_zeros=[True, False], **terms
     )
     assert str(r.ledger).splitlines()[3] == (
         "The numbers count every record of every person. Records in cells that cannot occur are "
-        "not counted. Cells of leaves with more than 1,000 records count as if they had as many."
+        "not counted. Cells of leaves with more than 1,000 records count as if they had 1,000."
     )

@@ -501,8 +501,8 @@ def test_ledgers_state_what_enforcement_means():
     r = gm.release_frame(**good, person="who", max_per_leaf=1)
     assert r.ledger.assumptions[:5] == (
         "Neighbouring data differ in all records of one person, added or removed.",
-        "If a person has more records than are counted, a further record may replace a counted "
-        "one: that can cost up to twice the total.",
+        "If a person has more records than are counted, one more record may replace a counted "
+        "one. That can cost up to twice the total.",
         "Each person contributes at most 2 records, and at most 1 record in a leaf (enforced: "
         "further records were left out by a public rule that reads the records of one person at a "
         "time).",

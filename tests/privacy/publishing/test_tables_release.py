@@ -760,7 +760,7 @@ def test_structural_zeros_are_kept_by_options_and_files(seeded, tmp_path):
         assert again.ledger == r.ledger
     noisy = [line.nodes for line in r.ledger.levels]
     assert noisy == [1, 2, 3, 2, 4, 6, 5, 10, 15]
-    assert "not counted: 0_1, 1_1, 1_2." in str(r.ledger)
+    assert "everyone may know: 0_1, 1_1, 1_2." in str(r.ledger)
     data = r.ledger.to_dict()
     for wrong in ([6], [1, 1], [-1], list(range(6)), [4, 1], "no", [0.5]):
         with pytest.raises((ValueError, TypeError)):
