@@ -34,6 +34,8 @@ Or call gmtree alone, with the same frames. The columns of results have the same
 
     gm.forecast.reconcile(base, S_df, tags, method=["ols", "bottom_up"])
 
+This table lists what replaces the names of hierarchicalforecast:
+
     hierarchicalforecast             gmtree.forecast
     BottomUp, BottomUpSparse         BottomUp
     MinTrace(method)                 MinTrace(method), without mint_cov and emint
