@@ -16,6 +16,9 @@ from gmtree.forecast.variances import Past, Residuals
 from gmtree.labels.codes import Codes
 from gmtree.labels.columns import column_names, encode, numbers, take_column
 
+# More periods than any series has; the names of more periods would not fit into memory.
+MOST_PERIODS = 10**8
+
 
 def temporal_structure(spec: Mapping[str, int], periods: int) -> Structure:
     """The structure of periods within periods, such as the months of each quarter.
@@ -42,6 +45,8 @@ def temporal_structure(spec: Mapping[str, int], periods: int) -> Structure:
     ['year-1', 'quarter-1', 'quarter-2', 'quarter-3', 'quarter-4']
     """
     count = check.count("periods", periods, least=1)
+    if count > MOST_PERIODS:
+        check.fail("periods", f"must be at most {MOST_PERIODS}, not {periods}.")
     length = _lengths("spec", spec)
     levels = []
     for name in sorted(length, key=lambda name: -length[name]):

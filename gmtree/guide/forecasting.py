@@ -75,12 +75,12 @@ hierarchicalforecast. These are some of its rows, favourable and unfavourable on
 an AMD EPYC with 2 cores and hierarchicalforecast 1.5.3:
 
     seconds                                               series   gmtree   theirs
-    tree, from DataFrame to DataFrame, wls_struct        100,051     0.20      3.4
-    104 x 8 groups, wls_var, with intervals                  945    0.007     0.50
-    110 x 50 groups, wls_var, with intervals, one step     5,661     0.64     12.7
-    28 x 3,213 groups with gaps, wls_var                  14,614    0.011    0.077
-    28 x 3,213 groups with gaps, wls_struct               14,614    0.009    0.009
-    104 x 8 groups, wls_struct                               945   0.0019   0.0017
+    tree, from DataFrame to DataFrame, wls_struct        100,051     0.23      3.8
+    104 x 8 groups, wls_var, with intervals                  945    0.007     0.43
+    110 x 50 groups, wls_var, with intervals, one step     5,661      1.2     16.1
+    28 x 3,213 groups with gaps, wls_var                  14,614    0.011    0.068
+    104 x 8 groups, wls_struct                               945   0.0010   0.0015
+    28 x 3,213 groups with gaps, wls_struct               14,614   0.0099   0.0092
 
 Without intervals, hierarchicalforecast's sparse solver iterates, and needs few iterations if the
 weights are nearly proportional to the numbers of leaves. It stops early: on the groups with gaps,
