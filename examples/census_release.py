@@ -2,9 +2,9 @@
 
 People are counted at each of eight levels, from the country down to the block, and each count gets
 exact discrete noise of its own. Afterwards states no longer add up to the country. The closest
-consistent values do, and at every level they are closer to the truth. If they may be negative,
-their errors are known before any noise is drawn. The budget is divided among the levels so that the
-sum of their mean squared errors is as small as possible. Run it with
+consistent values do, and at every level they are closer to the truth. Unless negative values are
+ruled out, their errors are known before any noise is drawn. The budget is divided among the levels
+so that the sum of their mean squared errors is as small as possible. Run it with
 
     python examples/census_release.py --nodes 200000 --epsilon 1
 

@@ -52,8 +52,8 @@ def surveys(true: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
 
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--epsilon", default="0.1")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the surveys")
+    parser.add_argument("--epsilon", default="0.1", help="privacy budget, such as 0.1 or 1/3")
     parser.add_argument("--picture", type=Path, help="draw the release into this file")
     args = parser.parse_args(argv)
     rng = np.random.default_rng(args.seed)

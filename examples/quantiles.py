@@ -35,7 +35,7 @@ def opendp_quantiles(noisy: np.ndarray) -> list[float] | None:
 
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--people", type=int, default=20_000)
+    parser.add_argument("--people", type=int, default=20_000, help="number of people")
     parser.add_argument("--rho", default="1/200", help="privacy budget, such as 0.1 or 1/200")
     parser.add_argument("--draws", type=int, default=20, help="releases for the mean errors")
     args = parser.parse_args(argv)

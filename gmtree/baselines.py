@@ -80,7 +80,7 @@ def boosting(tree: Tree, noisy: Any) -> np.ndarray:
     v = _measurements(tree, noisy)
     if tree.n == 1:
         return v.copy()
-    layout, fanout = tree._layout, _root_fanout(tree)
+    layout, fanout = tree._layout, tree.children(tree.root).size
     own, below = _boosting_weights(fanout, np.arange(tree.height, 0, -1))
     total, out = np.zeros(tree.n_internal), np.empty(tree.n)
     order, parent = tree._canonical
@@ -109,7 +109,7 @@ def boosting_recursive(tree: Tree, noisy: Any) -> np.ndarray:
     v = _measurements(tree, noisy)
     if tree.n == 1:
         return v.copy()
-    fanout = _root_fanout(tree)
+    fanout = tree.children(tree.root).size
     own, below = (w.tolist() for w in _boosting_weights(fanout, np.arange(1, tree.height + 1)))
     children, x = _child_lists(tree), v.tolist()
     total = [0.0] * tree.n
@@ -132,10 +132,6 @@ def boosting_recursive(tree: Tree, noisy: Any) -> np.ndarray:
         up(tree.root)
         down(tree.root)
     return np.array(x, dtype=v.dtype)
-
-
-def _root_fanout(tree: Tree) -> int:
-    return tree.children(tree.root).size
 
 
 def _boosting_weights(k: int, height: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

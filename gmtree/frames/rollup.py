@@ -94,7 +94,11 @@ def rollup_frame(
     sums = {}
     for name in values:
         x = take_column("value", frame, name)
-        sums[name] = tree.aggregate(to_leaves @ _numbers(name, x))
+        try:
+            sums[name] = tree.aggregate(to_leaves @ _numbers(name, x))
+        except check.IntegerOverflowError:
+            rule = "must have sums that fit into 64-bit integers."
+            raise check.IntegerOverflowError(name, rule) from None
     return adapter(kind).frame({**label_columns(tree, (), kind), **sums})
 
 

@@ -76,7 +76,6 @@ def build(out: Path) -> None:
         footer_text="",
     )  # fmt: skip
     render.env.globals.update(sidebar=sidebar, is_guide=lambda name: ".guide" in name)
-    gmtree.__all__ = [name for name in gmtree.__all__ if _is_installed(name)]
     _show_inherited()
     specs = ["gmtree", "!gmtree\\..+", "gmtree.guide", "!gmtree.guide\\..+", *names]
     for module in MODULES:
@@ -93,14 +92,6 @@ def build(out: Path) -> None:
     (out / "index.html").write_text('<meta http-equiv="refresh" content="0; url=gmtree.html"/>')
     if (CHECKOUT / "README.md").exists():
         _pages(out, render)
-
-
-def _is_installed(name: str) -> bool:
-    """Whether a public name can be loaded, since torch and jax may not be installed."""
-    try:
-        return hasattr(gmtree, name)
-    except ImportError:
-        return False
 
 
 def _show_inherited() -> None:

@@ -21,6 +21,7 @@ from gmtree.labels.columns import (
     take_column,
 )
 from gmtree.labels.distinct import KEY, as_objects
+from gmtree.labels.distinct import refuse_missing as refuse_missing_codes
 from gmtree.labels.libraries import library
 
 ROOT_LABEL = "total"
@@ -170,13 +171,9 @@ def same_index(names: Sequence[str], columns: Sequence[Any]) -> None:
 def refuse_missing(coded: Sequence[Codes], names: Sequence[str]) -> None:
     """Refuse a row without a label, naming the row and the column."""
     for name, c in zip(names, coded, strict=True):
-        if (empty := c.missing) is not None:
-            row = int(np.flatnonzero(empty)[0])
-            fail(
-                name,
-                f"must have no missing labels; row {row} has none. With missing='stop' a row may "
-                "end above the last level.",
-            )
+        if c.categories is not None:
+            more = ". With missing='stop' a row may end above the last level."
+            refuse_missing_codes(name, c.codes, "row", more)
 
 
 def refuse_empty(coded: Sequence[Codes], names: Sequence[str]) -> None:

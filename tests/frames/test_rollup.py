@@ -70,5 +70,5 @@ def test_wrong_arguments():
         gm.rollup_frame(frame, ["state"], "state")
     with pytest.raises(TypeError, match="must hold real numbers"):
         gm.rollup_frame(frame, ["state"], "county")
-    with pytest.raises(gm.IntegerOverflowError):
+    with pytest.raises(gm.IntegerOverflowError, match="'n' must have sums that fit"):
         gm.rollup_frame(frame.assign(n=2**62), ["state"], "n")
