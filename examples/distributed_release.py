@@ -32,7 +32,7 @@ FANOUTS = (10, 10, 4, 20)
 
 
 def write_leaves(folder: Path, leaves: int, rows: int, seed: int = 0) -> None:
-    """Files of sorted rows, each with the labels and the people of one block."""
+    """Write files of sorted rows; a row has the labels of a block and its number of people."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -104,7 +104,7 @@ def main(argv: list[str] | None = None) -> None:
                 partition_rows=rows,
             )
             seconds = time.perf_counter() - start
-        # made["block"] would be a frame of Dask, for levels that do not fit into memory.
+        # made["block"] is a Dask DataFrame, for levels that do not fit into memory.
         sums = {name: int(np.sum(made.table(name)["people"].to_numpy())) for name in made}
         total = next(iter(sums.values()))
         nodes = sum(made.nodes(name) for name in made)

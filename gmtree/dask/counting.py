@@ -1,7 +1,8 @@
-"""Records of people counted by leaf, with the bound on each person of data in memory.
+"""Count the records of people by leaf, with a limit on the counted records of each person.
 
-The rule that chooses a person's counted records needs all records of this person, which may be in
-any files. So the records are written to the confidential folder twice: by leaf, then by person.
+The same records are counted as in memory. The rule that chooses them needs all records of a person,
+which may be in any files. So the records are written to the confidential folder twice: first
+divided by leaf, then divided by person.
 
 ==========================  ===================================================================
 every row group: split      writes its records by partition of the leaves
@@ -11,8 +12,9 @@ every partition: count      writes its leaves with the number of counted records
 ==========================  ===================================================================
 
 The rule counts the first records of a person in a fixed order
-(:func:`gmtree.privacy.publishing.people.kept_records`). So `gather` can leave out records that come
-too late among those of one partition, and only a few records of each person remain.
+(:func:`gmtree.privacy.publishing.people.kept_records`). A record that comes too late among the
+person's records in one partition also comes too late among all of them. So `gather` leaves such
+records out, and writes only a few records of each person.
 """
 
 from __future__ import annotations
@@ -105,8 +107,11 @@ def count_people(
     bounds: Bounds,
     rows: int | None,
     folder: Path,
-) -> Path:
-    """Write the leaves with the counts of records to a folder in `folder`; return that folder."""
+) -> list[Partition]:
+    """Write the leaves with the counts of their records to a new folder in `folder`.
+
+    Returns the same partitions as `leaves`, in the new files.
+    """
     found = pieces("records", records, [*levels, person])
     if rows is None:
         rows = int(min(USUAL_ROWS, max(1, engine.memory() // _BYTES_PER_RECORD)))
@@ -126,7 +131,11 @@ def count_people(
     engine.run("choosing records", choose, [(job, group) for group in range(groups)])
     engine.run("counting records", count_leaves, [(job, p, counted) for p in leaves])
     remove_folder(between)
-    return counted
+    columns = [*levels, count]
+    return [
+        p._replace(pieces=tuple(pieces("leaves", counted / part_name(p.number), columns)))
+        for p in leaves
+    ]
 
 
 # --------------------------------------------------------------------------- tasks
@@ -209,7 +218,7 @@ def count_leaves(job: People, partition: Partition, folder: Path) -> None:
 
 
 def _kept(table: Any, bounds: Bounds) -> tuple[np.ndarray, np.ndarray]:
-    """The rows that the rule keeps if there are no other records, and hashes of their people."""
+    """Return the rows that the rule keeps if there are no others, and hashes of their people."""
     people = table.column("person").combine_chunks().dictionary_encode()
     texts = (text.decode(errors="surrogatepass") for text in people.dictionary.to_pylist())
     whose, person_key = people.indices.to_numpy(), public_hash(texts)

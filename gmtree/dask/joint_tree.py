@@ -326,7 +326,7 @@ def round_joint(
 
 
 def _hand_out(wanted: int, offers: Sequence[Units]) -> np.ndarray:
-    """Give units to children and groups: largest fractions first, then from the left."""
+    """Return how many units each child gets: largest fractions first, then from the left."""
     step = np.concatenate([offer.step for offer in offers])
     many = np.concatenate([offer.many for offer in offers])
     who = np.repeat(np.arange(len(offers)), [offer.step.size for offer in offers])

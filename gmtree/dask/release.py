@@ -19,7 +19,6 @@ from gmtree.dask.drawing import Draw
 from gmtree.dask.engine import Engine
 from gmtree.dask.joint_tree import JointTree
 from gmtree.dask.messages import Problem
-from gmtree.dask.parquet import Partition
 from gmtree.dask.pipeline import Run
 from gmtree.dask.result import MANIFEST, ROOT, Result, refuse_used
 from gmtree.dask.sources import leaf_partitions, level_columns, scratch_folder
@@ -246,12 +245,32 @@ class _Release:
     ) -> _Divided:
         """Divide the budget, charge it, and write the record, unless an earlier call did."""
         refuse_used(self.out)
-        keeps = self.nonnegative or self.integer
+        keeps, person = self.nonnegative or self.integer, self.budget.person
         try:
             if record is None:
-                if records is not None:
-                    leaves, sort = self._count(records, leaves, sort, rows), False
-                partitions = self._partitions(leaves, [self.count], sort, rows)
+                partitions = leaf_partitions(
+                    self.engine,
+                    leaves,
+                    self.levels,
+                    [self.count] if person is None else [],
+                    self.confidential,
+                    sort=sort,
+                    rows=rows,
+                    keeps=keeps,
+                )
+                if person is not None:
+                    most = self.budget.max_contributions
+                    partitions = count_people(
+                        self.engine,
+                        records,
+                        partitions,
+                        self.levels,
+                        person,
+                        self.count,
+                        Bounds(most, most, most),
+                        rows,
+                        self.confidential,
+                    )
             else:
                 partitions = record.partitions
             memory = self.engine.memory()
@@ -272,36 +291,6 @@ class _Release:
             if not (self.confidential / RECORD).exists():
                 remove_folders(self.confidential)
         return _Divided(record, joint, sizes, ledger, scales)
-
-    def _partitions(
-        self, leaves: Any, columns: list[str], sort: bool, rows: int | None
-    ) -> list[Partition]:
-        return leaf_partitions(
-            self.engine,
-            leaves,
-            self.levels,
-            columns,
-            self.confidential,
-            sort=sort,
-            rows=rows,
-            keeps=self.nonnegative or self.integer,
-        )
-
-    def _count(self, records: Any, leaves: Any, sort: bool, rows: int | None) -> Path:
-        """Write the leaves with their counts of records to a confidential folder; return it."""
-        person, most = self.budget.person, self.budget.max_contributions
-        assert person is not None
-        return count_people(
-            self.engine,
-            records,
-            self._partitions(leaves, [], sort, rows),
-            self.levels,
-            person,
-            self.count,
-            Bounds(most, most, most),
-            rows,
-            self.confidential,
-        )
 
     def _allocate(
         self, sizes: list[int]

@@ -72,7 +72,7 @@ def group_messages(
 
 
 def _least_sum(z: np.ndarray, q: np.ndarray, least: np.ndarray) -> float:
-    """Return the least sum of siblings for which each is at least its least value."""
+    """Return the smallest sum of siblings at which none of them is below its least value."""
     lack, variance = least - z, float(np.sum(q))
     if variance == np.inf:
         # Siblings with an infinite variance absorb any difference alone.
@@ -157,7 +157,8 @@ def down(
 ) -> dict[int, int] | dict[Where, Units]:
     """Compute the values of all nodes of a partition, and write them, or keep them for rounding.
 
-    Returns the number of rows written for each level, or the possible roundings of each group.
+    Returns the number of rows written for each level, or, with `integer`, the whole numbers to
+    which each group can be rounded.
     """
     table = None if problem.keeps else load_rows(problem, partition)
     part, v, s = load(problem, partition, table)
@@ -227,7 +228,7 @@ def _refuse_undetermined(part: PartitionTree, error: np.ndarray, start: int) -> 
 
 
 def _units(part: PartitionTree, x: np.ndarray) -> dict[Where, Units]:
-    """Return the possible roundings of each group."""
+    """Return the whole numbers to which each group can be rounded."""
     least, room = rounding_ranges(part.tree, x)
     found = {}
     for g in part.groups:

@@ -106,7 +106,8 @@ def counted(rng, leaves, most, folder):
         secret,
     )
     assert [p.name for p in secret.iterdir()] == ["counted"]
-    table = read(pieces("leaves", made, [*LEVELS, "n"]), [*LEVELS, "n"])
+    assert [(p.start, p.rows) for p in made] == [(p.start, p.rows) for p in cuts]
+    table = read([piece for p in made for piece in p.pieces], [*LEVELS, "n"])
     assert table.select(LEVELS).to_pylist() == leaves.to_dict("records")
     return table["n"].to_numpy()
 
