@@ -85,8 +85,10 @@ def leaf_partitions(
     if not found:
         check.fail("leaves", "must have rows; there are none.")
     memory = engine.memory()
-    needed = BYTES_PER_NODE[keeps] + 16 * len(levels)
     if rows is None:
+        # Nodes for each row, including those above it, if all of these have two or more children.
+        nodes = 2 - 0.5 ** (len(levels) - 1)
+        needed = nodes * BYTES_PER_NODE[keeps] + 8 * len(wanted)
         rows = int(min(USUAL_ROWS, max(1, memory // needed)))
     else:
         rows = check.count("partition_rows", rows, least=1)

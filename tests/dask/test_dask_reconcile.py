@@ -226,6 +226,22 @@ def test_large_partitions_are_found_beforehand(tmp_path, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("nonnegative", [False, True])
+@pytest.mark.parametrize("height", [2, 3, 5, 8])
+def test_partitions_of_families_of_two_fit_into_a_worker(
+    height, nonnegative, tmp_path, monkeypatch
+):
+    levels = [f"level{k}" for k in range(height)]
+    row = np.arange(1 << 15)
+    labels = {name: row >> (height - 1 - k) for k, name in enumerate(levels)}
+    path = tmp_path / "leaves.parquet"
+    pd.DataFrame({**labels, "y": row / 1}).to_parquet(path, index=False, row_group_size=500)
+    monkeypatch.setattr("gmtree.dask.engine.Engine.memory", lambda self: 1e6)
+    made = reconcile(str(path), tmp_path, levels=levels, nonnegative=nonnegative)
+    assert 2 < len(made.files(levels[-1])) < 20
+    assert made.table(levels[-1])["y"].to_pylist() == row.tolist()
+
+
 def test_results_are_never_overwritten(tmp_path):
     made = reconcile(LEAVES, tmp_path)
     with pytest.raises(ValueError, match="must be a new or empty folder"):
