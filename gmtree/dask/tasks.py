@@ -39,11 +39,12 @@ def up(problem: Problem, partition: Partition) -> Report:
     v, s, matched = load_values(problem, partition, part, table)
     del table
     keep(problem, partition, part, v, s)
+    own = v[part.boundary], s[part.boundary]
     messages = group_messages(problem, part, v, s)
     arrow().default_memory_pool().release_unused()
     at_boundary = np.array([m[[0, -1]] for m in matched])
     inside = tuple(int(np.count_nonzero(m[1:-1])) for m in matched)
-    return Report(ends, v[part.boundary], s[part.boundary], inside, at_boundary, messages)
+    return Report(ends, *own, inside, at_boundary, messages)
 
 
 def group_messages(
@@ -51,10 +52,9 @@ def group_messages(
 ) -> dict[Where, np.ndarray]:
     """For each group the sums of its estimates and variances, and its least sum with bounds.
 
-    The measurements of boundary nodes and of rows elsewhere do not affect these sums. They are
-    treated as measured here, so that all values are determined.
+    The measurements of boundary nodes and of rows elsewhere do not affect these sums. Their entries
+    in `s` are set to 1, so that all values are determined.
     """
-    s = s.copy()
     s[part.extra_leaves] = 1.0
     s[part.boundary] = 1.0
     post = Consistency(part.tree, {"node": s}, threads=1)
@@ -92,20 +92,16 @@ def lower_bounds(part: PartitionTree) -> np.ndarray:
     return bounds[part.n_inner :]
 
 
-def surround(
-    part: PartitionTree, v: np.ndarray, s: np.ndarray, outside: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return measurements and variances with those from the driver filled in.
+def surround(part: PartitionTree, v: np.ndarray, s: np.ndarray, outside: np.ndarray) -> None:
+    """Fill in measurements and variances from the driver, in place.
 
     `outside` has, by level and side, an estimate of all rows elsewhere and its variance, then the
     measurement of the boundary node and its variance.
     """
-    v, s = v.copy(), s.copy()
     there = part.elsewhere >= 0
     v[part.elsewhere[there]] = np.where(np.isinf(outside[there][:, 1]), 0, outside[there][:, 0])
     s[part.elsewhere[there]] = usable(outside[there][:, 1])
     v[part.boundary], s[part.boundary] = outside[:, :, 2], outside[:, :, 3]
-    return v, s
 
 
 # --------------------------------------------------------------------------- bounds
@@ -139,9 +135,9 @@ def enter(
     part, v, s = load(problem, partition)
     old = _load_held(before)
     _hold(part, v, s, old)
-    noisy, variance = surround(part, v, s, outside)
-    post = Consistency(part.tree, {"node": variance}, threads=1)
-    x = post.project(noisy, lower=lower_bounds(part))
+    surround(part, v, s, outside)
+    post = Consistency(part.tree, {"node": s}, threads=1)
+    x = post.project(v, lower=lower_bounds(part))
     held = np.flatnonzero(x[part.rows] <= 0)
     _hold(part, v, s, held)
     name = problem.file(f"held{turn}", partition.number)
@@ -187,23 +183,24 @@ def _solve(
     wants_error = problem.std_error or np.isinf(s[part.rows]).any()
     x: Any = None
     if wants_error or wants_estimate or not problem.nonnegative:
-        noisy, variance = surround(part, v, s, final.plain)
-        post = Consistency(part.tree, {"node": variance}, threads=1)
+        surround(part, v, s, final.plain)
+        post = Consistency(part.tree, {"node": s}, threads=1)
         if wants_error:
             error = np.sqrt(post.node_variance())
             _refuse_undetermined(part, error, start)
             error[part.boundary] = final.boundary_error
             error = error if problem.std_error else None
         if wants_estimate or not problem.nonnegative:
-            x = post.project(noisy)
-            del noisy, variance, post
+            x = post.project(v)
+            del post
         if wants_estimate:
             x[part.boundary] = final.plain_boundary
             # Without bounds, x itself is rounded later.
             estimate = x if problem.nonnegative else x.copy()
     if problem.nonnegative:
+        surround(part, v, s, final.outside)
         # Rows are held in copies, because the measurements themselves are written later.
-        noisy, variance = surround(part, v, s, final.outside)
+        noisy, variance = v.copy(), s.copy()
         _hold(part, noisy, variance, _load_held(final.held))
         x = Consistency(part.tree, {"node": variance}, threads=1).project(noisy)
         # Rounding errors may have made zeros negative.
