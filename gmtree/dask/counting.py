@@ -218,7 +218,7 @@ def count_leaves(job: People, partition: Partition, folder: Path) -> None:
 
 
 def _kept(table: Any, bounds: Bounds) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows that the rule keeps if there are no others, and hashes of their people."""
+    """Return the rows that the rule keeps among all rows of a table, and hashes of their people."""
     people = table.column("person").combine_chunks().dictionary_encode()
     texts = (text.decode(errors="surrogatepass") for text in people.dictionary.to_pylist())
     whose, person_key = people.indices.to_numpy(), public_hash(texts)
