@@ -265,6 +265,21 @@ def share(threads: int, work: Callable[..., Any], *arguments: Iterable[Any]) -> 
             pass
 
 
+def in_shares(
+    count: int, work: Callable[[int, int], None], smallest: int, threads: int | None = None
+) -> None:
+    """Run `work(begin, end)` over the ranges of 0 to count, shared between threads.
+
+    Each thread gets at least `smallest` numbers.
+    """
+    shares = min(usable_threads(threads), 1 + count // smallest)
+    cuts = [count * k // shares for k in range(shares + 1)]
+    if shares == 1:
+        work(0, count)
+    else:
+        share(shares, work, cuts[:-1], cuts[1:])
+
+
 @contextmanager
 def _together(layout: Layout, count: int) -> Iterator[Run]:
     with _started(count - 1) as pool:

@@ -13,6 +13,7 @@ of the cover, and each node of the cover needs at least one of them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -272,19 +273,9 @@ def _cover(tree: Tree, ranges: np.ndarray) -> Operation:
             pairs,
             out.reshape(len(pairs), -1),
         )
-        _in_shares(len(pairs), lambda a, b: kernels.cover_sums(*args, a, b))
+        _sweep.in_shares(len(pairs), partial(kernels.cover_sums, *args), _SMALLEST_SHARE)
 
     return answer
-
-
-def _in_shares(count: int, work: Callable[[int, int], None]) -> None:
-    """Run `work(begin, end)` over the ranges 0 to count, shared between threads."""
-    shares = min(_sweep.usable_threads(None), 1 + count // _SMALLEST_SHARE)
-    cuts = [count * k // shares for k in range(shares + 1)]
-    if shares == 1:
-        work(0, count)
-        return
-    _sweep.share(shares, work, cuts[:-1], cuts[1:])
 
 
 def _leaf_sums(argument: str, x: np.ndarray, ranges: np.ndarray) -> np.ndarray:

@@ -222,6 +222,13 @@ def projection(case: Case) -> Iterator[Check]:
     )
 
 
+def waiting(case: Case) -> Iterator[Check]:
+    """The projection on a chain, in which each node waits for the result of the one before it."""
+    tree = case.tree
+    project = partial(Consistency(tree).project, measurements(tree), out=np.empty(tree.n))
+    yield from case.ratios(copying(tree.n), {"project, in copies": (project, 15)})
+
+
 def consistent_sums(case: Case) -> Iterator[Check]:
     """Largest |parent - sum of children|, in units of 1e-12 of the scale of the family."""
     tree, rng = case.tree, np.random.default_rng(3)
@@ -336,7 +343,7 @@ BARS: dict[str, tuple[Measure, ...]] = {
     "binary": LARGE,
     "depth first": (projection,),
     "grouped": LARGE,
-    "chain": (consistent_sums,),
+    "chain": (waiting, consistent_sums),
     "star": (extreme, consistent_sums),
     "caterpillar": (consistent_sums,),
     "random": (sparse_matrices, consistent_sums),

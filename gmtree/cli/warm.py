@@ -39,8 +39,10 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Compile everything, print a summary and return the exit status."""
+    from gmtree._kernels._jit import always_compile
+
     started = perf_counter()
-    import_module("gmtree._kernels._jit").always_compile()
+    always_compile()
     _check_cache()
     with Progress(len(STOPS) * len(NUMBERINGS), "compiling") as progress:
         for make in NUMBERINGS:
@@ -60,8 +62,9 @@ def run(args: argparse.Namespace) -> int:
 
 def dispatchers() -> Iterator[Any]:
     """All compiled functions of the package that Python calls."""
-    package = import_module("gmtree._kernels")
-    for module in iter_modules(package.__path__, "gmtree._kernels."):
+    from gmtree import _kernels
+
+    for module in iter_modules(_kernels.__path__, "gmtree._kernels."):
         loaded = import_module(module.name)
         for value in vars(loaded).values():
             # Skip functions that a module only imports, and helpers: these are compiled into the

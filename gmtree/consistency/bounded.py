@@ -87,26 +87,33 @@ def project_bounded(
     if v.ndim == 1 and out.dtype == np.float64 and out.flags.c_contiguous:
         passes, fits = solver.solve(np.ascontiguousarray(v, np.float64), out, tolerance)
     else:
-        n, passes = factor.tree.n, 0
+        n, passes, fits = factor.tree.n, 0, True
         measured, results = v.reshape(n, -1), out.reshape(n, -1)
         for first in range(0, measured.shape[1], _COLUMNS):
             columns = slice(first, first + _COLUMNS)
-            x = _as_rows(measured[:, columns])
-            passes = max(passes, *(solver.solve(row, row, tolerance)[0] for row in x))
-            with np.errstate(over="ignore"):
-                results[:, columns] = x.T
-        fits = bool(np.isfinite(out).all())
+            rows = np.empty(measured[:, columns].T.shape)
+            _copy(measured[:, columns], rows.T, threads)
+            for row in rows:
+                taken, row_fits = solver.solve(row, row, tolerance)
+                passes, fits = max(passes, taken), fits and row_fits
+            _copy(rows.T, results[:, columns], threads)
+        if out.dtype != np.float64:
+            fits = bool(np.isfinite(out).all())
     if not fits:
         sweeps.refuse_overflow(out)
     return passes
 
 
-def _as_rows(columns: np.ndarray) -> np.ndarray:
-    """The columns as rows of float64, copied in blocks that fit into the processor's cache."""
-    rows = np.empty(columns.T.shape)
-    for first in range(0, len(columns), 4096):
-        rows[:, first : first + 4096] = columns[first : first + 4096].T
-    return rows
+def _copy(source: np.ndarray, target: np.ndarray, threads: int | None) -> None:
+    """Copy between columns and rows in blocks that fit into the processor's cache."""
+
+    def copy(begin: int, end: int) -> None:
+        with np.errstate(over="ignore"):
+            for first in range(begin, end, 4096):
+                stop = min(first + 4096, end)
+                np.copyto(target[first:stop], source[first:stop], casting="same_kind")
+
+    _sweep.in_shares(len(source), copy, _sweep.SMALLEST_SHARED_LEVEL, threads)
 
 
 class BoundedSolver:

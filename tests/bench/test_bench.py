@@ -418,6 +418,7 @@ def test_bars():
         "census: from_parents, shuffled, in argsorts",
         "grouped: from_parents, parents first, bytes per node at peak",
         "star: solve per node, relative to binary",
+        "chain: project, in copies",
         "census: lca of a million pairs, in copies",
         "random: laplacian, in conversions of the same entries",
         "binary: project with a variance per node, in copies",
