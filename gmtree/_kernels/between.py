@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gmtree._kernels._jit import helper, inlined, kernel
+from gmtree._kernels._jit import inlined, kernel
 from gmtree._kernels._shared import ONE, ZERO, add, at, lower_of, upper_of, variance_of
 
 # Stretches of this many leaves are added up without compensation.
@@ -77,7 +77,7 @@ def _include(line, x, variance, least, most, d):
     return t, total, low, high
 
 
-@helper
+@inlined
 def _judge(state, p, d):
     """(t, b, low, high) of p if its children have the price d."""
     order, v, s, lower, upper = state.order, state.v, state.s, state.lower, state.upper
@@ -147,7 +147,7 @@ def collect(state, start, stop):
         state.q[p] = t
 
 
-@helper
+@inlined
 def _settle(state, p, family, slope, target, wanted):
     """Find the price at which ``slope * price`` plus the sum of the children of p is `target`.
 
@@ -184,7 +184,7 @@ def _settle(state, p, family, slope, target, wanted):
     return wanted, (t, b, low, high), False
 
 
-@helper
+@inlined
 def _settle_free(state, p, family, own, above):
     """`_settle` for a node that is between its bounds and has the price `above`."""
     variance = variance_of(state.s, p)
@@ -196,7 +196,7 @@ def _settle_free(state, p, family, own, above):
     return above, family, True
 
 
-@helper
+@inlined
 def _settle_at(state, p, family, own, above, bound):
     """`_settle` for a node whose value is `bound`.
 

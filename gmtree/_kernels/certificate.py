@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gmtree._kernels._jit import helper, inlined, kernel
+from gmtree._kernels._jit import inlined, kernel
 from gmtree._kernels._shared import ONE, ZERO, at, lower_of, upper_of, variance_of
 
 
@@ -54,7 +54,7 @@ def _gain(giver, taker):
     return (giver[0] - taker[0]) / (giver[1] + taker[1])
 
 
-@helper
+@inlined
 def _offer(ways, p, way, sign):
     """Replace the best way up to p if this one is better."""
     if way[2] == 0 or way[2] < ways.kind[p]:

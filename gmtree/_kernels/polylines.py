@@ -33,7 +33,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gmtree._kernels._jit import helper, inlined, kernel
+from gmtree._kernels._jit import inlined, kernel
 from gmtree._kernels._shared import ONE, ZERO, add, at, lower_of, upper_of, variance_of
 
 # Prices are cut off here, since larger ones are never reached.
@@ -121,7 +121,7 @@ def _append_entry(entries, place, price, jump, height, event):
 # --------------------------------------------------------------------------- sorting
 
 
-@helper
+@inlined
 def _run(a, k, stop):
     """Where the ascending run of entries that begins at k ends."""
     k += ONE
@@ -130,7 +130,7 @@ def _run(a, k, stop):
     return k
 
 
-@helper
+@inlined
 def _merge_pairs(a, k, stop, b, m):
     """Merge runs of ascending entries of `a` in pairs into `b`; returns how many runs `b` has."""
     runs = 0
@@ -158,7 +158,7 @@ def _merge_pairs(a, k, stop, b, m):
     return runs
 
 
-@helper
+@inlined
 def _sort(entries, spare, start, stop):
     """Sort entries by price; runs that already ascend are only merged."""
     if stop - start < np.uint64(2) or _run(entries, start, stop) == stop:
@@ -180,7 +180,7 @@ def _pass(status, event):
     status[r] = max(status[r], np.uint8(ONE + (event & ONE)))
 
 
-@helper
+@inlined
 def _gather(state, p, place):
     """Children of p: (end of their entries, sum at the price 0, slope far below, unbounded).
 
@@ -225,7 +225,7 @@ def _gather(state, p, place):
     return place, x + lost, slope + slope_lost, unbounded
 
 
-@helper
+@inlined
 def _pass_below(state, start, stop, x, slope):
     """Pass all entries up to the top of a vertical piece without a lower end at the price 0.
 
@@ -245,7 +245,7 @@ def _pass_below(state, start, stop, x, slope):
     return start, x, max(slope + lost, 0.0)
 
 
-@helper
+@inlined
 def _add_up(entries, sums, start, stop, x, slope):
     """Write the value at each entry to ``sums.price``, and the slope after it to ``sums.jump``.
 
@@ -309,7 +309,7 @@ def _crossing(entries, sums, start, middle, k, x, left, target):
     return (lam + (target - x) / slope if slope < np.inf else lam), slope
 
 
-@helper
+@inlined
 def _at_zero(entries, sums, start, middle, stop, x, left, value, variance):
     """The value at the price 0 of p; x is the value at the price 0 of its children."""
     if variance == np.inf:
@@ -334,7 +334,7 @@ def _at_zero(entries, sums, start, middle, stop, x, left, value, variance):
     return x - _sheared(slope, variance) * price
 
 
-@helper
+@inlined
 def _fix(state, p, x, status):
     """Set the polyline of p to the single value x."""
     state.size[p] = 0
@@ -344,7 +344,7 @@ def _fix(state, p, x, status):
     state.status[p] = status
 
 
-@helper
+@inlined
 def _height(entries, sums, start, k, stop, x, high):
     """Length of the vertical piece that begins at x, before or at entry k."""
     while k < stop and entries.jump[k] == np.inf:
@@ -352,7 +352,7 @@ def _height(entries, sums, start, k, stop, x, high):
     return (min(sums.price[k - start], high) if k < stop else high) - x
 
 
-@helper
+@inlined
 def _cut(state, p, start, middle, stop, x, left, variance, value, low, high):
     """Turn entries of the children of p, and their sums in `spare`, into those of p."""
     entries, sums = state.entries, state.spare
@@ -413,7 +413,7 @@ def _cut(state, p, start, middle, stop, x, left, variance, value, low, high):
     return None
 
 
-@helper
+@inlined
 def _settle_at_zero(state, start, stop):
     """Settle entries at the price 0, which does not depend on the rest of the tree."""
     entries = state.entries

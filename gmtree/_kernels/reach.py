@@ -6,7 +6,7 @@ by the caller's nodes, or None.
 
 import numpy as np
 
-from gmtree._kernels._jit import helper, inlined, kernel
+from gmtree._kernels._jit import inlined, kernel
 from gmtree._kernels._shared import ONE, ZERO, add, at, lower_of, total_of, upper_of, variance_of
 
 # --------------------------------------------------------------------------- room for the entries
@@ -148,7 +148,7 @@ def _reach(problem, s, t, base, least, most, p, m):
     return np.uint64(at(order, c)), base[c], least[c], most[c], is_open
 
 
-@helper
+@inlined
 def _fill(problem, s, t, base, least, most, x, p, size, wanted):
     """Move the undetermined children of p by one common step, as far as bounds allow.
 

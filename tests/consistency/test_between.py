@@ -103,9 +103,9 @@ def test_named_shapes():
         check_optimum(slow.Problem(tree, v, np.ones(tree.n), inside - room, inside + room))
 
 
-@pytest.mark.parametrize("least", [-np.inf, 0])
-def test_bounds_of_a_census_need_no_polylines(least):
-    tree, rng = gm.datasets.census2010(nodes=20_000).tree, np.random.default_rng(5)
+@pytest.mark.parametrize(("nodes", "least"), [(20_000, -np.inf), (20_000, 0), (200_000, 0)])
+def test_bounds_of_a_census_need_no_polylines(nodes, least):
+    tree, rng = gm.datasets.census2010(nodes=nodes).tree, np.random.default_rng(5)
     counts = tree.aggregate(rng.poisson(3, tree.n_leaves))
     lower, upper = np.full(tree.n, -np.inf), np.full(tree.n, np.inf)
     lower[tree.leaves], upper[tree.leaves] = least, (counts + rng.poisson(3, tree.n))[tree.leaves]
