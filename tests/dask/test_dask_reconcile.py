@@ -272,7 +272,7 @@ def test_levels_may_have_any_name(tmp_path):
 @pytest.mark.parametrize("options", [{}, {"nonnegative": True, "integer": True}])
 def test_a_full_disk_leaves_nothing_that_looks_like_a_result(options, tmp_path, monkeypatch):
     reconcile(LEAVES, tmp_path, out=tmp_path / "calm", **options)
-    write, left = os.replace, [0]
+    write, left, named = os.replace, [0], []
 
     def replace(*names):
         if left[0] == 0:
@@ -287,12 +287,14 @@ def test_a_full_disk_leaves_nothing_that_looks_like_a_result(options, tmp_path, 
             reconcile(LEAVES, tmp_path, **options)
         except OSError as error:
             assert error.errno == errno.ENOSPC  # noqa: PT017
+            named.append(str(tmp_path) in str(error))
             with pytest.raises(ValueError, match="must be a folder of finished results"):
                 gmtree.dask.Result(tmp_path / "out")
             assert {p.name for p in tmp_path.iterdir()} <= {"calm", "out"}
         else:
             break
     assert room > 5
+    assert all(named[:-1])  # the last one is the manifest
     assert contents(tmp_path / "out") == contents(tmp_path / "calm")
 
 
