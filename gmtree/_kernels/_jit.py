@@ -92,9 +92,29 @@ def _is_renewed_with_shared(compiled: Any) -> bool:
     try:
         kept = compiled._cache._cache_file
         kept._source_stamp = (kept._source_stamp, _SHARED)
+        _name_machine_code(kept)
     except AttributeError:
         return False
     return True
+
+
+def _name_machine_code(kept: Any) -> None:
+    """Store the types and the stamp with the machine code, and load no other machine code.
+
+    Numba first writes to its index which file has the code for some types, and then that file. If a
+    process is killed between the two, or several processes compile a kernel at the same time, the
+    file may hold code for other types or of an older gmtree, which would return wrong numbers.
+    """
+    save, load = kept.save, kept.load
+
+    def save_named(key: Any, code: Any) -> None:
+        save(key, (kept._source_stamp, key, code))
+
+    def load_named(key: Any) -> Any:
+        found = load(key)
+        return found[2] if found and found[:2] == (kept._source_stamp, key) else None
+
+    kept.save, kept.load = save_named, load_named
 
 
 def _warn_once() -> None:

@@ -263,18 +263,19 @@ def _describe(tree: Tree, plan: Plan, args: argparse.Namespace) -> str:
     from gmtree.frames.doubts import doubts_about_levels
     from gmtree.privacy.accounting.ledger_text import records
 
-    counted = "each row as one record" if args.count is None else f"column {args.count!r} by leaf"
+    counted = "each row is one record"
+    if args.count is not None:
+        counted = f"column {args.count!r} is added up by leaf"
     if args.person is not None:
         most = plan.ledger.max_contributions
         counted = f"at most {records(most)} per person (column {args.person!r})"
     if args.axes is not None:
-        counted += f", by {args.axes}"
+        counted += f", in tables by {args.axes}"
     if args.resume is not None:
-        counted = f"of entry {args.resume} in {args.account}"
+        counted = f"entry {args.resume} of {args.account}"
     but = ", without rows whose leaf --tree does not list" if args.ignore_unknown else ""
     parts = [
-        f"{args.output or 'Dry run'}: {tree.n:,} nodes, {tree.n_leaves:,} leaves; "
-        f"counts {counted}{but}",
+        f"{args.output or 'Dry run'}: {tree.n:,} nodes, {tree.n_leaves:,} leaves; {counted}{but}",
         plan,
         plan.ledger,
     ]

@@ -160,6 +160,12 @@ def test_info_of_a_ledger_without_its_origin(tmp_path, capsys):
         path.write_text(json.dumps(data))
         assert cli.main(["info", str(path)]) == 2
         assert "must be the ledger of a release; its provenance" in capsys.readouterr().err
+    data["ledger"] = {}
+    data["provenance"] = None
+    data["checksum"] = checksum(data)
+    path.write_text(json.dumps(data))
+    assert cli.main(["info", str(path)]) == 2
+    assert capsys.readouterr().err.endswith("format 'gmtree privacy ledger 2'.\n")
 
 
 def test_terminals_without_a_character_show_a_replacement(tmp_path, monkeypatch):

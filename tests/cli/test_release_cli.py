@@ -285,14 +285,14 @@ def test_a_dry_run_tells_everything_and_spends_nothing(folder, monkeypatch, caps
     options = ["--account", "budget.json", "--tree", "leaves.csv", "--dry-run"]
     assert release(*options) == 0
     out = capsys.readouterr().out
-    assert "out.csv: 8 nodes, 5 leaves; counts each row as one record" in out
+    assert "out.csv: 8 nodes, 5 leaves; each row is one record" in out
     assert "2 state" in out
     assert "Privacy ledger: pure differential privacy, epsilon = 1" in out
     assert out.endswith("Nothing was drawn, spent or written.\n")
     assert account.left == 2
     assert (folder / "out.csv").read_text() == "precious"
     assert release(*options, "--count", "people") == 0
-    assert "counts column 'people' by leaf\n" in capsys.readouterr().out
+    assert "column 'people' is added up by leaf\n" in capsys.readouterr().out
     assert release(*options, "--ignore-unknown") == 0
     assert "as one record, without rows whose leaf --tree does not" in capsys.readouterr().out
 

@@ -58,7 +58,7 @@ def test_the_cells_of_each_leaf_are_counted(records, noiseless, capsys):
         expected = [sum((own.sex == s) & (own.age == a)) for s, a in CELLS]
         assert made.noisy["age", "sex"][leaf].T.ravel().tolist() == expected
     assert made.noisy[()][made.tree.root] == 200
-    assert "counts each row as one record, by sex,age" in capsys.readouterr().out
+    assert "each row is one record, in tables by sex,age" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("options", [(), ("--leaves-are-public",), ("--person", "id")])

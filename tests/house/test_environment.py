@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from processes import run, run_tests
 
@@ -145,6 +147,38 @@ def test_machine_code_is_renewed_with_shared_functions(tmp_path):
     assert old in shared.read_text()
     shared.write_text(shared.read_text().replace(old, new))
     assert run("-c", use, **options) == "[20.0, 20.0]\n"
+
+
+KERNEL = """
+import numpy as np
+from gmtree._kernels._jit import kernel
+
+@kernel
+def first(x, out):
+    out[0] = x[0]
+"""
+
+
+def test_machine_code_for_other_types_is_not_loaded(tmp_path):
+    """If a process is killed while it compiles, the file of numba may have code for other types."""
+    path = tmp_path / "made.py"
+    path.write_text(KERNEL)
+
+    def call(number):
+        spec = importlib.util.spec_from_file_location("made", path)
+        made = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(made)
+        out = np.zeros(1)
+        made.first(np.array([number]), out)
+        return out[0], made.first
+
+    assert (call(7)[0], call(1.5)[0]) == (7, 1.5)
+    whole, fraction = sorted((tmp_path / "__pycache__").glob("*.nbc"))
+    fraction.write_bytes(whole.read_bytes())
+    value, first = call(1.5)
+    assert value == 1.5
+    assert not first.stats.cache_hits
+    assert call(1.5)[1].stats.cache_hits
 
 
 class Dispatcher:

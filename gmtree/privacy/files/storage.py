@@ -152,7 +152,8 @@ def read_ledger(path: str | os.PathLike[str]) -> tuple[Ledger, dict[str, Any]]:
             raise ValueError("its 'table' is not a mapping")
         return Ledger.from_dict(data["ledger"]), data
     except Exception as error:
-        raise ValueError(f"Argument 'path' must be the ledger of a release; {error}.") from None
+        why = str(error).rstrip(".")
+        raise ValueError(f"Argument 'path' must be the ledger of a release; {why}.") from None
 
 
 def load(path: str | os.PathLike[str], *forms: str) -> Parts:

@@ -404,7 +404,7 @@ def test_a_release_is_resumed(tmp_path, monkeypatch, capsys):
     assert not Path(out).exists()
     assert cli.main(resume) == 0
     printed = capsys.readouterr().out
-    assert "out.csv: 4 nodes, 3 leaves; counts of entry 1 in " in printed
+    assert "out.csv: 4 nodes, 3 leaves; entry 1 of " in printed
     assert "Privacy ledger" in printed
     assert cli.main(["verify", out, "--account", file]) == 0
     assert Account(path=file).unfinished() == []

@@ -530,7 +530,7 @@ def test_commands_state_that_records_were_left_out(tmp_path, monkeypatch, capsys
     words += ["--epsilon", "1", "-o", "out.csv", "--force"]
     assert cli.main([*words, "--person", "who", "--max-contributions", "2"]) == 0
     out = capsys.readouterr().out
-    assert "counts at most 2 records per person (column 'who')" in out
+    assert "at most 2 records per person (column 'who')" in out
     assert out.count(LEFT_OUT) == 2
     table = pd.read_csv("out.csv")
     assert set(table["note"]) == {LEFT_OUT}

@@ -616,17 +616,6 @@ def test_the_estimate_is_what_errors_belong_to(seeded):
 SPARSE = gm.shapes.complete(10, 4)
 
 
-def test_both_ends_of_intervals_are_cut_off_at_0():
-    r = gm.release(TREE, COUNTS, epsilon=1)
-    noisy = np.full_like(r.noisy, -9999)
-    below = gm.Release(r.tree, noisy, r.ledger, None, True, False)
-    ranges = [[0, 1], [0, TREE.n_leaves]]
-    for low, high in (below.interval(), below.range_interval(ranges)):
-        assert not low.any()
-        assert not high.any()
-    assert (below.reprocess().interval()[1] < 0).all()
-
-
 def test_values_that_are_not_negative_lie_outside_the_intervals_of_the_estimate(monkeypatch):
     """On sparse data the sum of non-negative values is far too large."""
     monkeypatch.setattr(random_words, "SYSTEM", testing.SeededWords(5))
