@@ -64,7 +64,7 @@ def tree_of_levels(given: Any, names: list[str], kind: str | None) -> Tree:
     try:
         made = from_levels((given,), names, "stop")
     except ValueError as error:
-        raise check.InputError("tree", f"must list each leaf once. {error}") from None
+        raise check.InputError("tree", f"must have one row for each leaf. {error}") from None
     return Tree._from_level_tree(made)._with_frames_of(kind)
 
 

@@ -266,9 +266,9 @@ def test_faults_in_the_list_of_leaves_are_told_of_it():
     frame = pd.DataFrame(by_leaf())
     leaves = frame[LEVELS]
     for fault in (leaves.assign(county=[None, "a", "b"]), pd.concat([leaves, leaves])):
-        with pytest.raises(ValueError, match=r"Argument 'tree' must list each leaf once[.] .*row"):
+        with pytest.raises(ValueError, match=r"'tree' must have one row for each leaf[.] .*row"):
             gm.reconcile_frame(frame, LEVELS, "x", tree=fault)
-        with pytest.raises(ValueError, match=r"Argument 'tree' must list each leaf once[.] .*row"):
+        with pytest.raises(ValueError, match=r"'tree' must have one row for each leaf[.] .*row"):
             gm.release_frame(frame[LEVELS], LEVELS, tree=fault, epsilon=1)
 
 
