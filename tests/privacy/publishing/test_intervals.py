@@ -112,7 +112,7 @@ def test_half_widths_stay_sensible_whatever_the_variances(problem, seed):
 # --------------------------------------------------------------------------- quantiles
 
 
-@pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.99, 0.999])
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.99, 0.999, 0.9999999])
 def test_quantiles_of_known_laws(level):
     excess, z = intervals._quantiles_by_kurtosis(level)
     assert math.erf(z[0] / math.sqrt(2)) == pytest.approx(level, abs=1e-12)
