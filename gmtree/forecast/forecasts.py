@@ -119,10 +119,8 @@ class Base:
     @cached_property
     def sigma(self) -> np.ndarray:
         """Standard deviations, from bounds or else from residuals; NaN without a forecast."""
-        panel, bounds = self.panel, {}
-        for level in sorted(self.model.bounds):
-            if len(self.model.bounds[level]) == 2:
-                bounds[level] = self.model.bounds[level]
+        panel, by_level = self.panel, sorted(self.model.bounds.items())
+        bounds = {level: columns for level, columns in by_level if len(columns) == 2}
         if bounds:
             sigma = np.zeros(self.y.shape)
             for level, columns in bounds.items():
