@@ -56,7 +56,7 @@ def _gain(giver, taker):
 
 @inlined
 def _offer(ways, p, way, sign):
-    """Replace the best way up to p if this one is better."""
+    """Keep this way, which ends at p, if it is better than the best one so far."""
     if way[2] == 0 or way[2] < ways.kind[p]:
         return
     if way[2] == ways.kind[p]:

@@ -48,7 +48,7 @@ def collect(parent, s, t, kappa, below, inside, start, stop):
 
 @kernel
 def spread_root(s, t, kappa, lean, outside):
-    """lean = h and outside = g^4 kappa at the root."""
+    """Start of the downward sweep: at the root, lean = h and outside = g^4 kappa."""
     r = ZERO
     g, h, _ = weights(s, t, r)
     lean[r] = h

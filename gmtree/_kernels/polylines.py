@@ -123,7 +123,7 @@ def _append_entry(entries, place, price, jump, height, event):
 
 @inlined
 def _run(a, k, stop):
-    """Where the ascending run of entries that begins at k ends."""
+    """End of the ascending run of entries that begins at k."""
     k += ONE
     while k < stop and not _comes_after(a, k - ONE, a, k):
         k += ONE

@@ -114,7 +114,7 @@ def accumulate_leaves(parent, order, node, edge, v, out, total, n_inner, start, 
 
 @kernel
 def accumulate_leaf_families(parent, order, node, edge, v, out, total, n_inner, start, stop):
-    """`accumulate_leaves` with four sums side by side: faster where families are large."""
+    """`accumulate_leaves` with four running sums, which is faster if families are large."""
     four = np.uint64(4)
     r, stop = np.uint64(start), np.uint64(stop)
     new = first_new_parent(parent, n_inner, r)

@@ -105,7 +105,7 @@ class Tables:
 
 
 def axis_text(label: str) -> str:
-    """The text of a value of an axis, in which 7 and 7.0 are the same."""
+    """The text of a value of an axis; 7 and 7.0 have the same text."""
     from gmtree.privacy.publishing.people import person_text
 
     return person_text("--axes", label) or ""
@@ -138,7 +138,7 @@ def _queries(text: str | None, axes: list[str]) -> list[tuple[str, ...]]:
 def tree_and_counts(
     args: argparse.Namespace, levels: list[str], tables: Tables | None, bounds: Bounds
 ) -> tuple[Tree, np.ndarray]:
-    """The tree, and the counts or tables of its leaves in their order."""
+    """The tree, and the count or table of each leaf in the order of `tree.leaves`."""
     from gmtree.tree import Tree
 
     known = _public_leaves(args, levels)

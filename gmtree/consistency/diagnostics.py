@@ -313,7 +313,7 @@ class Diagnostics:
         return "\n".join([*lines, *_text.table([(_short(x[0], room), *x[1:]) for x in table])])
 
     def _name(self, suspect: Suspect, alike: int) -> str:
-        """Return the path of a node, or of any of several leaves of one family."""
+        """Return the path of a node, or of one of several leaves of a family."""
         if self.tree.labels is None:
             return f"{suspect.node} (or {alike - 1:,} like it)" if alike > 1 else str(suspect.node)
         path = suspect.path[1:] or suspect.path

@@ -183,7 +183,7 @@ class Factor:
 
     @classmethod
     def _of_each(cls, tree: Tree, variance: np.ndarray, threads: int | None) -> Factor:
-        """Each node with its own variance, given in the caller's numbering."""
+        """The factor for one variance per node, in the caller's numbering."""
         layout = tree._layout
         s, t = np.empty(tree.n), np.empty(tree.n_internal)
         with _sweep.team(layout, threads) as run:

@@ -185,7 +185,7 @@ def different_kinds(theirs: Sequence[Codes], coded: Sequence[Codes], owner: str 
 
 
 def _texts_or_numbers(c: Codes) -> str:
-    """Whether all labels of a column are texts or numbers; empty for other types, such as dates."""
+    """The word "texts" or "numbers" if all labels are of this kind; else an empty text."""
     labels = c.codes if c.categories is None else c.categories
     if labels.dtype.kind in "iuf":
         return "numbers"

@@ -13,12 +13,12 @@ cells wanted and u <= 0 the multipliers divided by -rho,
     w <- relax x + (1 - relax) max(w, 0) + min(w, 0).
 
 At each x the gradient of the objective is ``slope = rho (|w| - x)`` at the leaves' cells. The
-result is x with its negative cells, and those held at zero, set to zero. It would be the exact
-optimum if measurements changed by the amounts that cells changed, and if slopes that should be
-zero were made so by changing measurements at the leaves. How far measurements change, in standard
-deviations, bounds how far the result is from the optimum. If a leaf's whole table is not measured,
-its slopes cannot be mended in that way. They leave a gap in the objective instead, and
-``sqrt(2 gap)`` is added to the bound.
+result is x with its negative cells, and those held at zero, set to zero. It is the exact optimum of
+a slightly different problem: each measurement is moved by as much as its cells moved, and those at
+the leaves are moved further until all slopes that should be zero are zero. The size of these
+moves, in standard deviations, bounds the distance of the result from the optimum. If a leaf's whole
+table is not measured, its slopes cannot be mended in that way. They leave a gap in the objective
+instead, and ``sqrt(2 gap)`` is added to the bound.
 """
 
 from __future__ import annotations

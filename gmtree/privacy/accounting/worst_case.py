@@ -46,7 +46,7 @@ class Person:
 
     @property
     def times(self) -> int:
-        """The factor for any path."""
+        """The loss from all records of a person as a multiple of the loss from one record."""
         return loss_factor(self.measure, self.records)
 
     def times_by_level(self, tree: Tree) -> list[int]:

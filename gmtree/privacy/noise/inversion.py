@@ -60,7 +60,10 @@ class Table:
 
 
 class Inversion(ABC):
-    """A sampler that looks words up in tables, and settles undecided draws one by one."""
+    """A sampler that looks random words up in tables.
+
+    Draws that the tables cannot decide are computed one by one.
+    """
 
     dtype: Any
     width: int

@@ -202,7 +202,7 @@ def _by_position(post: Consistency, kappa: np.ndarray | float) -> tuple[np.ndarr
 
 
 def _from_below(post: Consistency, noise: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Fourth cumulants of the upward sweep, and their sums over children."""
+    """Fourth cumulants of the upward estimates, and the sums of those of each node's children."""
     tree, factor, layout = post.tree, post._factor, post.tree._layout
     below, inside = np.empty(tree.n), np.zeros(tree.n_internal)
     args = (layout.parent, factor.s, factor.t, noise, below, inside)
