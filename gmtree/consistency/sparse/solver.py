@@ -74,8 +74,7 @@ class Solution(NamedTuple):
         The gradient of the objective with respect to the value of each series. The objective is
         half the sum of squared differences, each divided by its variance. For each bottom series,
         the multipliers of all series that contain it add up to 0. They are not computed as
-        differences of values, so they are
-        accurate even for very precise measurements.
+        differences of values, so they are accurate even for very precise measurements.
     iterations : int
         Number of iterations of conjugate gradients; 0 if the equations were factored.
     residual : float
