@@ -32,17 +32,19 @@ SHARED_LEVELS_PER_SWEEP = 4
 # to its parent in memory.
 LARGE_FAMILY = 6
 # A subtree that threads share has at most 1 / 16 of the internal nodes, so that threads do not wait
-# long for the last one. It has at least 1 / 16 of this size and at least `SMALLEST_BLOCK` numbers,
-# since otherwise the overhead of calls would matter.
+# long for the last one, and at most `LARGEST_BLOCK` numbers, so that it stays in the cache of a
+# processor. It has at least 1 / 16 of this size and at least `SMALLEST_BLOCK` numbers, since
+# otherwise the overhead of calls would matter.
 BLOCKS = 16
-SMALLEST_BLOCK = 1 << 13
+SMALLEST_BLOCK, LARGEST_BLOCK = 1 << 11, 1 << 16
 # Trees with more levels than this count as not numbered level by level.
 MOST_LEVELS = 1000
 # A sweep is limited by memory bandwidth, which a few cores already exhaust.
 MOST_THREADS = 8
 
 
-Range = tuple[int, int]
+# The start and the stop of a range; if it is a subtree with its leaves, also those of the leaves.
+Range = tuple[int, ...]
 # (start, stop, shared): positions of a sweep. Threads may cut them anywhere if `shared` is true. If
 # it is a tuple of ranges, these are all positions of the segment. Each is a subtree without its
 # root, so that threads may sweep several ranges at the same time.
@@ -82,10 +84,31 @@ class Layout:
         return any(shared for _, _, shared in self.segments)
 
     @cached_property
-    def large_families(self) -> frozenset[int]:
-        """Starts of the ranges of leaves with large families on average."""
-        leaves = (s for s in self.segments if s[0] >= self.n_inner)
-        return frozenset(s[0] for s in leaves if mean_family(self, s) >= LARGE_FAMILY)
+    def joint_segments(self) -> tuple[Segment, ...]:
+        """Segments in which the subtrees that threads share contain their leaves.
+
+        Otherwise the leaves would be visited after all internal nodes, and each part of the
+        caller's arrays would be read twice if nodes are numbered depth first.
+        """
+        if len(self.segments) < 2:
+            return self.segments
+        *above, (start, stop, subtrees), _ = self.segments
+        if not isinstance(subtrees, tuple):
+            return self.segments
+        # The children of the root of a subtree, which is the node before it, belong to the subtree.
+        roots = np.array(subtrees, self.parent.dtype) - self.parent.dtype.type(1)
+        parent_of_leaf = self.parent[self.n_inner :]
+        first = (self.n_inner + np.searchsorted(parent_of_leaf, roots[:, 0])).tolist()
+        last = (self.n_inner + np.searchsorted(parent_of_leaf, roots[:, 1], "right")).tolist()
+        joint = tuple((*s, a, b) for s, a, b in zip(subtrees, first, last, strict=True))
+        gaps = zip((self.n_inner, *last), (*first, self.n), strict=True)
+        return (*above, *((a, b, False) for a, b in gaps if a < b), (start, stop, joint))
+
+    @cached_property
+    def has_large_families(self) -> bool:
+        """Whether leaves have many siblings on average."""
+        parents = self.parent[self.n_inner :]
+        return parents.size >= LARGE_FAMILY * (int(parents[-1]) - int(parents[0]) + 1)
 
     def portions(self, segment: Segment, threads: int, *, keep_families: bool = True) -> list:
         """A list of ranges for each thread, of about equal length.
@@ -94,7 +117,7 @@ class Layout:
         """
         start, stop, shared = segment
         if isinstance(shared, tuple):
-            after = np.cumsum([stop - start for start, stop in shared])
+            after = np.cumsum([each[1] - each[0] for each in shared])
             wanted = after[-1] * np.arange(1, threads) // threads
             cuts = np.searchsorted(after, wanted, side="right")
             ends = [0, *cuts.tolist(), len(shared)]
@@ -141,7 +164,7 @@ def segment_numbers(parent: np.ndarray, n_inner: int, width: int = 1) -> tuple[S
         levels = _levels_of_depth(parent[:n_inner])
         if levels is not None:
             return segment_levels(np.append(levels, n), n_inner, width)
-        inner = _segment_subtrees(parent[:n_inner], SMALLEST_BLOCK // width)
+        inner = _segment_subtrees(parent[:n_inner], width)
     share_leaves = shares and (n - n_inner) * width >= SMALLEST_SHARED_LEVEL
     return (*(inner or ((1, n_inner, False),)), (n_inner, n, share_leaves))
 
@@ -159,7 +182,7 @@ def _levels_of_depth(parent: np.ndarray) -> np.ndarray | None:
     return np.array(start)
 
 
-def _segment_subtrees(parent: np.ndarray, smallest: int) -> tuple[Segment, ...]:
+def _segment_subtrees(parent: np.ndarray, width: int) -> tuple[Segment, ...]:
     """Segments of the nodes above subtrees of similar size, then of these subtrees, as shared.
 
     The result is empty if subtrees are not ranges, or most of the tree is not in such subtrees.
@@ -170,8 +193,10 @@ def _segment_subtrees(parent: np.ndarray, smallest: int) -> tuple[Segment, ...]:
     stop = np.arange(n) + size
     if np.any(stop[1:] > stop[above]):
         return ()
-    large = size * BLOCKS > n
-    is_block = ~large[1:] & large[above] & (size[1:] >= max(smallest, n // BLOCKS**2))
+    most = min(n // BLOCKS, LARGEST_BLOCK // width)
+    large = size > most
+    least = max(most // BLOCKS, SMALLEST_BLOCK // width)
+    is_block = ~large[1:] & large[above] & (size[1:] >= least)
     root = 1 + np.flatnonzero(is_block)
     if 2 * size[root].sum() < n:
         return ()
@@ -193,6 +218,7 @@ def usable_threads(threads: int | None) -> int:
     return min(cores, MOST_THREADS)
 
 
+Kernel = Callable[..., Any]
 Run = Callable[..., None]
 
 
@@ -209,9 +235,7 @@ def team(layout: Layout, threads: int | None) -> AbstractContextManager[Run]:
     return _ALONE if count == 1 else _together(layout, count)
 
 
-def _run_alone(
-    kernel: Callable[..., Any], args: tuple, segment: Segment, downward: bool = False
-) -> None:
+def _run_alone(kernel: Kernel, args: tuple, segment: Segment, downward: bool = False) -> None:
     start, stop, shared = segment
     if isinstance(shared, tuple):
         _run_ranges(kernel, args, shared)
@@ -219,15 +243,12 @@ def _run_alone(
         kernel(*args, start, stop)
 
 
-def _run_ranges(kernel: Callable[..., Any], args: tuple, ranges: Iterable[Range]) -> None:
-    for start, stop in ranges:
-        kernel(*args, start, stop)
+def _run_ranges(kernel: Kernel, args: tuple, ranges: Iterable[Range]) -> None:
+    for each in ranges:
+        kernel(*args, *each)
 
 
-def _run_share(kernel: Callable[..., Any], args: tuple, ranges: Iterable[Range]) -> None:
-    with sharing_arrays():
-        _run_ranges(kernel, args, ranges)
-
+_run_share = sharing_arrays()(_run_ranges)
 
 # It has no state, so one object serves all sweeps: on a small tree, making another takes as long as
 # the sweep.
@@ -287,9 +308,7 @@ def _together(layout: Layout, count: int) -> Iterator[Run]:
             yield _run_alone
             return
 
-        def run(
-            kernel: Callable[..., Any], args: tuple, segment: Segment, downward: bool = False
-        ) -> None:
+        def run(kernel: Kernel, args: tuple, segment: Segment, downward: bool = False) -> None:
             if not segment[2]:
                 _run_alone(kernel, args, segment)
                 return
@@ -344,7 +363,7 @@ def accumulate(
         for segment in reversed(layout.segments):
             if segment[0] < layout.n_inner:
                 run(sweeps.accumulate, args, segment)
-            elif v.ndim == 1 and segment[0] in layout.large_families:
+            elif v.ndim == 1 and layout.has_large_families:
                 run(sweeps.accumulate_leaf_families, of_leaves, segment)
             else:
                 run(sweeps.accumulate_leaves, of_leaves, segment)
@@ -353,12 +372,6 @@ def accumulate(
         out[root] = v[root] + total[0] if node is None else (v[root] + total[0]) / node[0]
     elif node is not None:
         out[root] /= node[0]
-
-
-def mean_family(layout: Layout, segment: Segment) -> float:
-    """Mean number of siblings in a range of leaves."""
-    start, stop, _ = segment
-    return (stop - start) / (int(layout.parent[stop - 1]) - int(layout.parent[start]) + 1)
 
 
 def multiply(
@@ -430,7 +443,7 @@ def deliver(
         if not direct:
             memory[...] = deliver(operation, argument, v, None, shape, dtype, growth=growth)
             return out
-    if dtype == np.int64 and v.size and _largest(v) * growth > check.INT64_MAX:
+    if dtype == np.int64 and v.size and max(int(v.max()), -int(v.min())) * growth > check.INT64_MAX:
         result = _in_halves(operation, argument, v, shape)
         if out is None:
             return result
@@ -440,10 +453,6 @@ def deliver(
         out = memory = np.empty(shape, dtype)
     operation(v, memory)
     return out
-
-
-def _largest(v: np.ndarray) -> int:
-    return max(int(v.max()), -int(v.min()))
 
 
 def _in_halves(
@@ -478,11 +487,7 @@ def unsigned(index: np.ndarray) -> np.ndarray:
 
 
 def _over_all(
-    kernel: Callable[..., Any],
-    args: tuple,
-    layout: Layout,
-    threads: int | None,
-    downward: bool = False,
+    kernel: Kernel, args: tuple, layout: Layout, threads: int | None, downward: bool = False
 ) -> None:
     """Run one kernel over all positions except the root, parents first."""
     with team(layout, threads) as run:

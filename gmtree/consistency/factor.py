@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -110,18 +110,10 @@ def check_variances(a: np.ndarray, per: str) -> None:
     check.fail("variance", f"{rule}; ", where, f" has {worst}.")
 
 
-def sum_leaves(
-    run: _sweep.Run, layout: _sweep.Layout, order: np.ndarray | None, v: np.ndarray, b: np.ndarray
-) -> None:
-    """Write the sum of `v` over the leaves of each family into `b`, by position.
-
-    `order` holds the entry of `v` for each position; None if `v` is by position, too.
-    """
-    for segment in reversed(layout.segments):
-        if segment[0] >= layout.n_inner:
-            families = v.ndim == 1 and segment[0] in layout.large_families
-            kernel = kernels.up_leaf_families if families else kernels.up_leaves
-            run(kernel, (layout.parent, order, v, b), segment)
+def leaf_kernel(layout: _sweep.Layout, v: np.ndarray) -> Callable[..., None]:
+    """The faster kernel that sums `v` over the leaves of each family."""
+    large = v.ndim == 1 and layout.has_large_families
+    return kernels.up_leaf_families if large else kernels.up_leaves
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,9 +181,10 @@ class Factor:
         with _sweep.team(layout, threads) as run:
             some_missing, some_exact = _take(run, layout, variance, s)
             s = _sweep.readonly(s)
-            sum_leaves(run, layout, None, s, t)
             for segment in reversed(layout.segments):
-                if segment[0] < layout.n_inner:
+                if segment[0] >= layout.n_inner:
+                    run(leaf_kernel(layout, s), (layout.parent, None, s, t), segment)
+                else:
                     run(kernels.factor_inner, (layout.parent, s, t), segment)
         t = _sweep.readonly(t)
         q = measured = None

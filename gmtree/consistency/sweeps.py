@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable
 from typing import NoReturn
 from weakref import WeakKeyDictionary
 
@@ -13,7 +14,7 @@ from gmtree import _sweep
 from gmtree import _validate as check
 from gmtree._kernels import projection as kernels
 from gmtree.consistency.exact import refuse_contradictions
-from gmtree.consistency.factor import Factor, sum_leaves
+from gmtree.consistency.factor import Factor, leaf_kernel
 
 
 class _Workspace(threading.local):
@@ -53,17 +54,19 @@ def project(factor: Factor, threads: int | None, v: np.ndarray, out: np.ndarray)
     b = _workspace.take(factor, (tree.n_internal, *v.shape[1:]))
     largest, seen = float(np.finfo(out.dtype).max), np.zeros(1, bool)
     result = (out, largest, seen)
+    q = factor.s if factor.q is None else factor.q
+    of_inner = (layout.parent, layout.order, factor.q, *factor.projecting, v, b, *result)
+    of_leaves = (layout.parent, layout.order, q, v, b, *result)
     with _sweep.team(layout, threads) as run:
         _collect(run, factor, v, b)
         kernels.root(layout.order, *factor.projecting, v, b, *result)
-        for segment in layout.segments:
-            args: tuple = (layout.parent, layout.order)
-            if segment[0] < layout.n_inner:
-                args += (factor.q, *factor.projecting, v, b, *result)
-                run(kernels.down_inner, args, segment, True)
+        for segment in layout.joint_segments:
+            if isinstance(segment[2], tuple):
+                run(_down_subtree, (of_inner, of_leaves), segment, True)
+            elif segment[0] < layout.n_inner:
+                run(kernels.down_inner, of_inner, segment, True)
             else:
-                q = factor.s if factor.q is None else factor.q
-                run(kernels.down_leaves, (*args, q, v, b, *result), segment, True)
+                run(kernels.down_leaves, of_leaves, segment, True)
     _workspace.give_back(factor, b)
     if seen[0]:
         refuse_overflow(out)
@@ -85,17 +88,36 @@ def sums_below(factor: Factor, threads: int | None, v: np.ndarray) -> np.ndarray
 
 def _collect(run: _sweep.Run, factor: Factor, v: np.ndarray, b: np.ndarray) -> None:
     layout = factor.tree._layout
-    sum_leaves(run, layout, layout.order, v, b)
-    args = (layout.parent, layout.order, *factor.projecting, v, b)
-    for segment in reversed(layout.segments):
-        if segment[0] < layout.n_inner:
-            run(kernels.up_inner, args, segment)
+    of_leaves = (layout.parent, layout.order, v, b)
+    of_inner = (layout.parent, layout.order, *factor.projecting, v, b)
+    sum_leaves = leaf_kernel(layout, v)
+    for segment in reversed(layout.joint_segments):
+        if isinstance(segment[2], tuple):
+            run(_up_subtree, (sum_leaves, of_leaves, of_inner), segment)
+        elif segment[0] < layout.n_inner:
+            run(kernels.up_inner, of_inner, segment)
+        else:
+            run(sum_leaves, of_leaves, segment)
     # A NaN or an infinity anywhere propagates to the root.
     is_finite = math.isfinite if v.ndim == 1 else check.all_finite
     if not (is_finite(b[0]) and is_finite(v[factor.tree.root])):
         check.finite("noisy", v)
         check.fail("noisy", "must have sums that floating point numbers can hold.")
     refuse_contradictions(factor, v, b)
+
+
+def _up_subtree(
+    sum_leaves: Callable[..., None], of_leaves: tuple, of_inner: tuple, *bounds: int
+) -> None:
+    start, stop, first_leaf, last_leaf = bounds
+    sum_leaves(*of_leaves, first_leaf, last_leaf)
+    kernels.up_inner(*of_inner, start, stop)
+
+
+def _down_subtree(of_inner: tuple, of_leaves: tuple, *bounds: int) -> None:
+    start, stop, first_leaf, last_leaf = bounds
+    kernels.down_inner(*of_inner, start, stop)
+    kernels.down_leaves(*of_leaves, first_leaf, last_leaf)
 
 
 def refuse_overflow(x: np.ndarray) -> NoReturn:

@@ -22,6 +22,7 @@ from trees import all_parents, large_shapes, named_shapes, renumber, trees
 
 import gmtree as gm
 from gmtree import _sweep
+from gmtree.bench.trees import depth_first
 from gmtree.consistency import sweeps
 
 EPS = np.finfo(float).eps
@@ -256,12 +257,16 @@ def test_bad_values():
 # --------------------------------------------------------------------------- threads, copies
 
 
+def share_short_levels(patch):
+    """Share even short levels between threads, so that tests can use small trees."""
+    patch.setattr(_sweep, "SMALLEST_SHARED_LEVEL", 4)
+    patch.setattr(_sweep, "BLOCKS", 4)
+    patch.setattr(_sweep, "SMALLEST_BLOCK", 1)
+
+
 @pytest.fixture
 def short_shared_levels(monkeypatch):
-    """Share even short levels between threads, so that tests can use small trees."""
-    monkeypatch.setattr(_sweep, "SMALLEST_SHARED_LEVEL", 4)
-    monkeypatch.setattr(_sweep, "BLOCKS", 4)
-    monkeypatch.setattr(_sweep, "SMALLEST_BLOCK", 1)
+    share_short_levels(monkeypatch)
 
 
 @pytest.mark.usefixtures("short_shared_levels")
@@ -280,6 +285,24 @@ def test_threads_do_not_change_a_bit(variance, columns):
         for other in results[1:]:
             for a, b in zip(results[0], other, strict=True):
                 np.testing.assert_array_equal(a, b, err_msg=name)
+
+
+@pytest.mark.parametrize("variance", [None, "node", "mixed"])
+@pytest.mark.parametrize("columns", [(), (2,)])
+def test_sweeping_subtrees_with_their_leaves_does_not_change_a_bit(variance, columns):
+    rng = np.random.default_rng(0)
+    for shape in named_shapes(400).values():
+        parent = depth_first(shape)
+        problem = random_problem(gm.Tree.from_parents(parent), variance or "equal", rng)
+        v = problem.v if not columns else np.stack([problem.v, problem.v * 2], axis=1)
+        expected = problem.solver.project(v)
+        with pytest.MonkeyPatch.context() as patch:
+            share_short_levels(patch)
+            layout = gm.Tree.from_parents(parent)._layout
+        problem.tree._cache["_layout"] = layout
+        found = gm.Consistency(problem.tree, problem.given).project(v)
+        np.testing.assert_array_equal(found, expected)
+    assert layout.joint_segments is not layout.segments
 
 
 @pytest.mark.usefixtures("short_shared_levels")

@@ -66,6 +66,21 @@ def test_segments_cover_all_but_the_root(parent, smallest):
 
 
 @given(parents(max_n=60), st.integers(1, 12))
+def test_joint_segments_cover_all_but_the_root(parent, smallest):
+    canonical = gm.Tree.from_parents(parent).canonical()
+    layout = shared_tree(bench_trees.depth_first(canonical), smallest)._layout
+    visits = np.zeros(layout.n, int)
+    for segment in layout.joint_segments:
+        for start, stop, *leaves in ranges_of(segment):
+            visits[start:stop] += 1
+            if leaves:
+                visits[slice(*leaves)] += 1
+                assert (layout.parent[slice(*leaves)] >= start - 1).all()
+                assert (layout.parent[slice(*leaves)] < stop).all()
+    assert visits.tolist() == [0] + [1] * (layout.n - 1)
+
+
+@given(parents(max_n=60), st.integers(1, 12))
 def test_segments_of_trees_numbered_by_height(parent, smallest):
     tree = shared_tree(gm.Tree.from_parents(parent).canonical().parent, smallest)
     layout = tree._layout
