@@ -29,7 +29,7 @@ from gmtree.tree.locate import node_in_error
 # more rounds. Otherwise polylines are faster.
 FREE_ROUNDS, MOST_ROUNDS = 5, 10
 MOST_UNSETTLED = 0.01
-# Numbers that fit into the processor's cache.
+# Count of numbers that fit into the processor's cache.
 STRETCH = 1 << 15
 
 
@@ -175,7 +175,8 @@ def by_polylines(
             held = (status == which) & np.isfinite(bound) & free
             np.copyto(noisy, bound, where=held)
             s[held] = 0
-    # Bounds at which nodes are held may differ from their sums by rounding: this is not refused.
+    # Nodes held at their bounds count as known exactly. Rounding errors in sums of bounds must not
+    # be refused as contradictions.
     held_factor = replace(Factor.of(tree, {"node": s}, threads), exact=factor.exact[:0])
     del s, free, status
     x = np.empty(tree.n)

@@ -31,16 +31,16 @@ the limit depends on how their variances grow. This does no harm: there still is
 held, and the next solution starts from H again.
 
 The cost. Call the distance by which leaves fall below their bounds their deficit. When leaves are
-held, the other leaves together give up at most this deficit, and the next leaves to be held have as
-deficit the part that falls on them. Consider a star in which the root and the leaves not held have
-the total variance t. Leaves with a share f of t have at most f times the previous deficit, and
-leave (1 - f) t. So the product of deficit and remaining variance falls to a quarter or less, and
-the number of rounds is at most logarithmic in the range of values and variances. Experiments on
-other trees needed as few passes. A pass is not a whole sweep, either: each node stores the point at
-which a leaf below it falls below its bound, and only the paths to such leaves are entered and
-recomputed. Three numbers are kept for the leaves of a family, so these leaves are read again only
-if one of them must be held. A leaf is held once, so all passes together enter at most as many nodes
-as the held leaves have ancestors, counted for each leaf separately.
+held, the other leaves together fall by at most the deficit. So the leaves that are held next have a
+deficit of at most their own part of this fall. Consider a star in which the root and the leaves not
+held have the total variance t. Leaves with a share f of t have at most f times the previous
+deficit, and leave (1 - f) t. So the product of deficit and remaining variance falls to a quarter or
+less, and the number of rounds is at most logarithmic in the range of values and variances.
+Experiments on other trees needed as few passes. A pass is not a whole sweep, either: each node
+stores the point at which a leaf below it falls below its bound, and only the paths to such leaves
+are entered and recomputed. Three numbers are kept for the leaves of a family, so these leaves are
+read again only if one of them must be held. A leaf is held once, so all passes together enter at
+most as many nodes as the held leaves have ancestors, counted for each leaf separately.
 
 References
 ----------

@@ -26,9 +26,10 @@ class ProjectionInfo(NamedTuple):
         Number of nodes at their bounds.
     violation : float
         Largest distance by which the result misses a condition of optimality, in units of values.
-        It is computed from the result alone, in one sweep, and takes into account how far any leaf
-        would still move, alone or in exchange with another leaf, and by how much sums, bounds and
-        exactly known values are missed. It is infinite if it cannot be computed.
+        Three distances are compared: how far a leaf would still have to move, alone or with another
+        leaf in the opposite direction; by how much sums differ; and by how much bounds and exactly
+        known values are missed. One sweep computes it from the result alone. It is infinite if it
+        cannot be computed.
     """
 
     passes: int

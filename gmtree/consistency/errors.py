@@ -132,7 +132,7 @@ def _range_variances(factor: Factor, ranges: np.ndarray) -> np.ndarray:
     tree, layout = factor.tree, factor.tree._layout
     out = np.zeros(len(ranges))
     if factor.has_undetermined:
-        # Whether infinite variances cancel depends on which siblings are in the range.
+        # Infinite variances cancel if all undetermined siblings of a family are in the range.
         for k, (start, stop) in enumerate(ranges):
             mask = np.zeros(tree.n)
             mask[tree.leaves_left_to_right[start:stop]] = 1

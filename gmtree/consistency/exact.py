@@ -39,10 +39,11 @@ def refuse_contradictions(factor: Factor, v: np.ndarray, b: np.ndarray) -> None:
     own, below = v[nodes].astype(np.float64), b[factor.exact]
     difference, tolerance = abs(own - below), Tolerance.of(v.dtype)
     rounded = tolerance.relative * np.maximum(abs(own), abs(below))
-    # If both are whole, all of their summands may be whole, too.
+    # If a value and its sum are whole, all summands may be whole. Then no difference is allowed.
     if not np.any((difference > rounded) | ((difference > 0) & (below == np.floor(below)))):
         return
-    # Children of opposite signs may add up to less than their rounding errors.
+    # If children have opposite signs, their sum may be smaller than its rounding error. So compare
+    # with the sum of the absolute values.
     size, is_whole = _made_of(factor, v)
     must_be_right = is_whole & (own == np.floor(own)) & (size < tolerance.whole_below)
     bad = np.argwhere(difference > np.where(must_be_right, 0, tolerance.relative * size))

@@ -17,9 +17,11 @@ from gmtree.tree import Tree
 from gmtree.tree.families import Families
 from gmtree.tree.measurements import variance_by_level
 
-# Ratios of two variances, or of a value to a variance, must neither overflow nor vanish.
+# Within these limits, ratios of two variances, or of a value to a variance, neither overflow nor
+# become 0.
 VARIANCE_RANGE = (1e-100, 1e100)
-# If no t is smaller than this, the sweeps compute it from 1 / (1 + t), and lose at most four bits.
+# If all t are at least this large, the sweeps get 1 / (1 + t) only and compute t from it, which
+# loses at most four bits.
 SMALLEST_THAT_FOLLOWS = 0.1
 
 
@@ -126,8 +128,8 @@ class Factor:
     Attributes
     ----------
     t : array, per internal node
-        Sum of the variances with which the children are known from below; infinite if some child is
-        not known from below.
+        Sum over the children of the variance of the estimate of a child from its own measurement
+        and those below it; infinite if some child has no such measurement.
     s : array or None
         Variance of the measurement at each node. None if all are equal.
     q : array or None

@@ -184,9 +184,10 @@ class Consistency:
         below its bound is at it in the optimum: written in the leaves, the problem has an
         ultrametric matrix, whose inverse has no positive entry off the diagonal [1]_, and for such
         matrices a set of held variables only ever grows [2]_. The proof is in
-        ``gmtree/consistency/bounded.py``. With other bounds a held node may have to be let go
-        again. Newton's method then looks for prices that prove the optimum. If they do not settle,
-        polylines find it in a fixed number of steps (``gmtree/consistency/between.py``).
+        ``gmtree/consistency/bounded.py``. With other bounds a held node may have to be released
+        again. Newton's method then looks for the Lagrange multipliers of the sums, which prove the
+        optimum. If it does not converge, an exact method with a fixed number of steps takes its
+        place (``gmtree/consistency/between.py``).
 
         References
         ----------

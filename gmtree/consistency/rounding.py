@@ -120,7 +120,7 @@ def fraction_steps(x: np.ndarray, least: np.ndarray) -> np.ndarray:
 
 
 def goes_up(fraction: float) -> bool:
-    """Whether a total with this fraction is rounded up, which is the case from one half on.
+    """Whether a total with this fraction is rounded up: true for fractions of at least one half.
 
     Fractions are compared in steps of 2**-30 as among siblings, so a fraction within half a step
     below one half is rounded up as well.

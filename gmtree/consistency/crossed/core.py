@@ -35,7 +35,8 @@ class CrossedInfo:
         Iterations of conjugate gradients; 0 if the result was computed directly.
     residual : float
         Bound of the error of the result: the norm of all errors is at most `residual` times the
-        norm of the differences between measurements, both in standard deviations.
+        norm of the differences between measurements. Both norms are in units of standard
+        deviations.
     """
 
     iterations: int
@@ -59,15 +60,16 @@ class CrossedConsistency:
     trees : sequence of Tree
         One for each axis of the values.
     variance : optional
-        None for equal variances. A list with one entry per tree, each as in
-        :class:`gmtree.Consistency`, for variances that are their products. An array of shape ``(n
-        of the first tree, n of the second, ...)`` for other variances. 0 marks a value that is
-        known exactly, inf a value that was not measured.
+        By default all variances are equal. A list with one entry per tree, each as in
+        :class:`gmtree.Consistency`, means that the variance of a value is the product of the
+        variances of its nodes. All other variances are passed as an array of shape ``(n of the
+        first tree, n of the second, ...)``. 0 marks a value that is known exactly, inf a value that
+        was not measured.
     exists : array of bool, optional
         Which pairs of leaves exist, of shape ``(leaves of the first tree, leaves of the second,
         ...)``, each in the order of ``tree.leaves``. A product that is not sold in a region does
-        not exist there. Such pairs are zero, and so are sums of such pairs only. Their
-        measurements and variances are ignored and may be NaN.
+        not exist there. Pairs that do not exist are zero, and so are sums that contain no other
+        pairs. Their measurements and variances are ignored and may be NaN.
     threads : int, optional
         Threads that share a sweep over large arrays; by default one for each available core.
 
@@ -76,9 +78,8 @@ class CrossedConsistency:
     If variances are equal or products, the result is exact and takes one projection along each
     axis. An array that is such a product up to rounding is recognised. Other variances, and
     `exists`, lead to a sparse system of equations (:mod:`gmtree.consistency.sparse`), which is
-    factored once. The result is exact to rounding, however much variances differ. Only if the
-    factor would not fit into memory are the equations solved by conjugate gradients, to the
-    tolerance asked for.
+    factored once. The result is exact to rounding, however much variances differ. If the factor
+    would not fit into memory, the equations are solved by conjugate gradients up to `tolerance`.
 
     A pair of leaves could have any value, and is refused, if neither it nor any pair of nodes above
     it was measured. If only the sum of some pairs is determined, products split it evenly, as in
@@ -89,8 +90,8 @@ class CrossedConsistency:
     Series and DataFrames with labels are refused.
 
     Results cannot be rounded to whole numbers. Along one tree, every value can become its floor or
-    ceiling with exact sums. Along several trees at once that can be impossible. If sums may move
-    further, round the pairs of leaves and add them up.
+    ceiling with exact sums. Along several trees at once that can be impossible. If sums may differ
+    by 1 or more from their optimum, round the pairs of leaves and add them up.
 
     Examples
     --------
@@ -285,7 +286,7 @@ class CrossedConsistency:
         return (x, info) if return_info else x
 
     def _measurements(self, noisy: Any) -> np.ndarray:
-        """Values in floating point, 0 for unmeasured ones; all other values must be finite."""
+        """Measurements in floating point, with 0 for missing ones; all others must be finite."""
         check.refuse_all_labels("noisy", noisy)
         a = check.array("noisy", noisy)
         if a.shape != self.shape:
@@ -465,7 +466,7 @@ class CrossedConsistency:
 
 
 def _refuse_overflow(x: np.ndarray) -> None:
-    """Refuse values that are too large, since the remaining values must not be used, either."""
+    """Refuse values that are too large, and set all values to NaN."""
     if not check.all_finite(x):
         first = first_true(~np.isfinite(x))
         x.fill(np.nan)

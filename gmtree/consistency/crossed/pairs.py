@@ -111,5 +111,5 @@ def refuse_exact(pair: tuple[int, ...], difference: float) -> None:
     check.fail(
         "noisy",
         f"must agree if values are known exactly (variance 0); {named(pair)} differs by "
-        f"{difference:.6g} from the value that the others determine.",
+        f"{difference:.6g} from the value that the other exact values determine.",
     )

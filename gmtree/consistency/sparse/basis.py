@@ -89,7 +89,7 @@ class _Exchange:
         self.rows: list[tuple[np.ndarray, np.ndarray]] = []
 
     def insert(self, a: int) -> None:
-        """Let an aggregate replace the basic series with the largest variance, if it is larger."""
+        """Exchange an aggregate for the basic series of largest variance, if its own is smaller."""
         stretch = slice(self._A.indptr[a], self._A.indptr[a + 1])
         columns, values = self._reduced(self._A.indices[stretch], self._A.data[stretch])
         weight = self._weight[columns]

@@ -213,7 +213,7 @@ class _Search:
         return x, multipliers, np.where(held, slope < -noise, negative)
 
     def _slopes(self, multipliers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the gradient of the objective by bottom series, and its possible rounding."""
+        """Return the gradient of the objective by bottom series, and its largest rounding error."""
         above, own = multipliers[: self._n_a], multipliers[self._n_a :]
         return self._AT @ above + own, ROUNDING * (self._size @ abs(above) + abs(own))
 

@@ -78,8 +78,8 @@ class Solution(NamedTuple):
     iterations : int
         Number of iterations of conjugate gradients; 0 if the equations were factored.
     residual : float
-        Bound of conjugate gradients for the errors of all values, relative to the differences
-        between measurements. Both are norms in units of standard deviations.
+        Bound of the errors that conjugate gradients leave, as a fraction of the differences between
+        measurements. Errors and differences are norms in units of standard deviations.
     """
 
     values: np.ndarray

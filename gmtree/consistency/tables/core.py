@@ -64,13 +64,13 @@ class TableConsistency:
     -----
     The result is the best linear unbiased estimate (generalised least squares) of all cells of all
     nodes from all measurements, exact to rounding, in time proportional to the number of cells.
-    Beyond measurements and result it takes a table in float64 for each internal node, and a few
-    numbers per node for each set of axes.
+    Besides the measurements and the result, the computation needs memory for one float64 table per
+    internal node, and for a few numbers per node and set of axes.
 
-    If the measurements determine only the sum of several cells, it is split evenly: contrasts that
-    no query measures at a leaf or anywhere above it are zero at this leaf, and the variance of
-    cells that depend on them is infinite. A leaf whose total is not measured, by any query,
-    anywhere on its path to the root could have any value and is refused.
+    If the measurements determine only the sum of several cells, it is split evenly among them, and
+    the variance of these cells is infinite. More exactly, a contrast between cells is zero at a
+    leaf if no query measures it at this leaf or above it. A leaf whose total is not measured, by
+    any query, anywhere on its path to the root could have any value and is refused.
 
     *Hierarchies of attributes* are nested axes. Ages from 0 to 99, measured by decade and by single
     year, are two axes ``{"decade": 10, "year": 10}`` of which the second is the year within the
@@ -352,8 +352,8 @@ class TableConsistency:
     def node_variance(self, query: Query) -> np.ndarray:
         """Variance of each cell of a query, at every node; it is equal for all cells.
 
-        The query need not be one that was measured. The variance is infinite if cells are not
-        determined, but only split evenly.
+        The query need not be one that was measured. The variance is infinite if only sums of cells
+        are determined.
 
         Examples
         --------
@@ -417,7 +417,7 @@ class TableConsistency:
 
 
 def _refuse_overflow(x: np.ndarray) -> None:
-    """Refuse tables with cells that are too large; no other cell may be used then, either."""
+    """Refuse tables with cells that are too large, and set all cells to NaN."""
     if not check.all_finite(x):
         first = int(np.flatnonzero(~np.isfinite(x).all(axis=1))[0])
         x.fill(np.nan)

@@ -17,8 +17,8 @@ result is x with its negative cells, and those held at zero, set to zero. It is 
 a slightly different problem: each measurement is moved by as much as its cells moved, and those at
 the leaves are moved further until all slopes that should be zero are zero. The size of these
 moves, in standard deviations, bounds the distance of the result from the optimum. If a leaf's whole
-table is not measured, its slopes cannot be mended in that way. They leave a gap in the objective
-instead, and ``sqrt(2 gap)`` is added to the bound.
+table is not measured, there is no measurement of its cells to move. Its wrong slopes then leave a
+gap in the objective, and ``sqrt(2 gap)`` is added to the bound.
 """
 
 from __future__ import annotations
@@ -275,7 +275,7 @@ class Splitting:
         )
 
     def _slopes(self, found: np.ndarray, x: np.ndarray | None) -> tuple[float, float]:
-        """Distance from the optimum due to wrong slopes, and the largest change that repairs them.
+        """Distance from the optimum due to wrong slopes, and the largest move that corrects them.
 
         The distance is in standard deviations, and the change in units of values. Without `x`,
         both are lower bounds.
@@ -326,7 +326,7 @@ class Splitting:
 
 
 def _balance(iteration: int, primal: float, dual: float) -> float:
-    """Factor by which the pull should change: larger if the bounds lag behind, else smaller."""
+    """Factor for the pull: above 1 if x misses its bounds by much, below 1 if steps are long."""
     if iteration % BALANCE_EVERY or not (primal > 0 and dual > 0):
         return 1.0
     if primal > IMBALANCE * dual:

@@ -107,7 +107,7 @@ class Axes:
         return tuple(names.index(name) for name in query)
 
     def measured(self, name: Query, kept: tuple[int, ...]) -> Measured:
-        """How the table of a query lies in sums and contrasts."""
+        """Find the entries of sums and contrasts that belong to the table of a query."""
         lengths = [self.shape[a] for a in kept]
         source, inside = _by_space(tuple(lengths))
         number = {space.axes: k for k, space in enumerate(self.spaces)}

@@ -246,7 +246,7 @@ class Account:
         return preformatted(str(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A copy of an account in memory would be a second budget.
+        # A copy of an account in memory could spend the same budget a second time.
         if self.path is None:
             raise TypeError(
                 "An account without a file cannot be copied: it would double its budget."
@@ -425,7 +425,7 @@ class Account:
         )
 
     def _cost(self, tree: Tree, allocation: Allocation) -> Fraction:
-        """The loss in the measure of this account; refuse a release that has none in it."""
+        """Return the loss in the measure of this account; refuse a release without a finite one."""
         if self.target is None:
             cost = loss_in(tree, allocation, self.measure)
             if cost is None:
@@ -439,7 +439,8 @@ class Account:
         cost, ledger = gaussian_loss_in(tree, allocation), allocation.ledger
         if cost is not None and cost <= self.budget:
             return cost
-        # A release that alone meets the target may use the whole budget.
+        # A release whose loss as Gaussian noise exceeds the budget may still meet the (epsilon,
+        # delta) target by itself. It is then charged the whole budget.
         if ledger.measure == "rho" and ledger.total <= self.budget:
             epsilon, delta = self.target
             if ledger.epsilon(delta) <= epsilon:
@@ -452,7 +453,8 @@ class Account:
 
     def _state(self) -> State:
         """Return the current state, which must continue the last one that was seen."""
-        # This comes before the file is read, because another thread's charge may extend both.
+        # Take the last known state before reading the file. Otherwise a charge by another thread in
+        # between could make it longer than the contents that we have read.
         seen = self._seen
         if self.path is None:
             self._refuse_forked()
@@ -464,7 +466,7 @@ class Account:
         return state
 
     def _refuse_forked(self) -> None:
-        """Refuse a copy of an account in memory: it would be a second budget."""
+        """Refuse the copy of an account in memory that a forked process has: both could spend."""
         if os.getpid() != self._process:
             check.fail(
                 "account",

@@ -158,7 +158,7 @@ class State:
     def requested(self) -> tuple[Any, ...]:
         """The terms as callers state them: without the budget in rho that was chosen for a target.
 
-        Other versions of scipy may choose a budget with other last digits.
+        The last digits of that budget may depend on the version of scipy.
         """
         return self.measure, self.target or self.budget, self.neighbors, unit_of(self)
 

@@ -30,8 +30,9 @@ from gmtree.tree.locate import level_names
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-# Sums of counts, times the height, stay below this, and so does the noise. The rounding errors of
-# the two sweeps, each about 2^-53 of a value per level, then stay below one quarter.
+# The product of the height and any sum of counts stays below this number, and so does the noise.
+# The rounding errors of the two sweeps, each about 2^-53 of a value per level, then stay below one
+# quarter.
 _LARGEST = 1 << 50
 # For `disclosures`, if a tree was made from the records themselves.
 LEAVES_FROM_RECORDS = (
@@ -241,7 +242,7 @@ def gaussian_loss_in(tree: Tree, allocation: Allocation) -> Fraction | None:
 def _loss_of(
     tree: Tree, allocation: Allocation, measure: str, loss: Callable[[Fraction], Fraction | None]
 ) -> Fraction | None:
-    """The largest loss of a person, from the loss of one count by scale; None if one is unknown."""
+    """The largest loss of a person, given the loss for each scale; None if one of these is None."""
     _, exact, ledger = allocation
     found = [Fraction(0) if scale is None else loss(scale) for scale in ledger.scales]
     ones = [one for one in found if one is not None]
@@ -252,11 +253,10 @@ def _loss_of(
 
 
 def loss_in(tree: Tree, allocation: Allocation, measure: str) -> Fraction | None:
-    """The loss of a release in either measure; None if its noise has no finite loss in it.
+    """The loss of a release in the given measure; None if no finite loss is known.
 
-    In its own measure the loss is the total of its ledger. In the other measure it follows from the
-    scales: a loss of epsilon implies a loss of at most epsilon^2 / 2, and of at most epsilon, in
-    rho.
+    In the measure of its ledger, the loss is the total of the ledger. In the other measure it is
+    computed from the scales. A loss in rho is at most epsilon^2 / 2 and at most epsilon.
     """
     ledger = allocation.ledger
     if measure == ledger.measure:

@@ -132,7 +132,7 @@ class Budget:
     def scale(self, one: Fraction) -> Fraction:
         """The smallest scale with few digits that costs at most `one` if a count changes by 1."""
         if one.denominator.bit_length() > LOSS_BITS:
-            # A saved ledger could not be read.
+            # A ledger with more digits could be saved, but not read again.
             check.fail(self.measure, "must have fewer digits; about 50 are possible.")
         scale = self.mechanism.scale(self.measure, one)
         if scale > LARGEST_SCALE:

@@ -58,22 +58,24 @@ from gmtree import _validate as check
 from gmtree.privacy.accounting.conversion import largest_safe, proper_delta
 from gmtree.privacy.accounting.rational import positive, round_up
 
-# From this sigma on, the lemma about large sigma is used.
+# From this sigma on, we use the bound that the docstring above proves for large sigma.
 _LARGE = 64
 _SMOOTHING = Fraction(3, 2)
 _LARGE_LAPLACE = 1000
 _QUARTER_PI = Fraction(7_853_981_634, 10**10)
 # Below this scale, the probability of any noise other than 0 is too small for floating point.
 _SMALLEST = Fraction(1, 30)
-# Far more than the rounding errors of normal quantiles, which are differences of about 1e-11.
+# Steps between normal quantiles are increased by this fraction, which is far more than their
+# rounding errors of about 1e-11.
 _STEP_MARGIN = 1e-9
-# Far more than the errors of scipy's `erfcx` (1e-13) and of `exp` at -750.
+# A margin that is far larger than the errors of scipy's `erfcx` (1e-13) and of `exp` at -750.
 _MARGIN = 1e-12
-# The amount that 2^40 counts add to epsilon and, relatively, to delta: see above.
+# Added to epsilon, and relatively to delta, for the 2^40 counts that the docstring above allows.
 _PER_COUNT = 1e-12
 _SMALLEST_DELTA = 1e-200
 _LARGEST_RHO = 1e5
-# A target is met with this margin, so that other versions of scipy come to the same decision.
+# When we choose a budget for a target, we reduce its epsilon by this fraction, so that other
+# versions of scipy also find that the budget meets the target.
 TO_SPARE = 1e-9
 
 

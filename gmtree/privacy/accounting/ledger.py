@@ -305,7 +305,8 @@ def _zeros(listed: Any, axes: TableAxes | None) -> tuple[int, ...]:
     zeros = tuple(check.count("structural_zeros", k, least=0) for k in _list(listed))
     if list(zeros) != sorted(set(zeros)) or len(zeros) >= cells or max(zeros, default=0) >= cells:
         check.fail(
-            "data", "must list each structural zero once and in order, and have other cells."
+            "data",
+            "must list each structural zero once, in ascending order, and not list all cells.",
         )
     return zeros
 
@@ -342,7 +343,7 @@ def _lines(listed: Any, axes: Any) -> tuple[LevelAccount, ...]:
         known = {name for name, _ in axes}
         whole = all(set(query) <= known and len(set(query)) == len(query) for query in queries)
         if not queries or len(sets) < len(queries) or not whole:
-            check.fail("data", "must have different queries of its axes.")
+            check.fail("data", "must have queries that differ and name its axes only.")
     if len(_list(listed)) % len(queries):
         check.fail("data", "must have a line for each level and query.")
     return tuple(
@@ -397,9 +398,11 @@ def _check(ledger: Ledger) -> None:
     if ledger.total > ledger.budget:
         check.fail("data", "must not spend more than its budget.")
     if (ledger.total_given_invariants is None) != (not ledger.invariants):
-        check.fail("data", "must state the loss given the invariants if there are any.")
+        check.fail(
+            "data", "must state 'total_given_invariants' if it has invariants, and only then."
+        )
     if (ledger.max_count is None) != (ledger.neighbors == "change_one"):
-        check.fail("data", "must state 'max_count' unless records move, and only then.")
+        check.fail("data", "must state 'max_count' with neighbors='add_remove', and only then.")
     noise = MECHANISMS[ledger.mechanism]
     if ledger.measure not in noise.measures:
         check.fail("data", f"must not claim a finite {ledger.measure} for {noise.title} noise.")
@@ -408,21 +411,24 @@ def _check(ledger: Ledger) -> None:
         if ledger.measure != "rho" or ledger.epsilon(delta) > epsilon:
             check.fail("data", "must not claim a target that its noise does not meet.")
     if ledger.max_per_leaf is not None and ledger.neighbors == "change_one":
-        check.fail("data", "must not bound the records in a leaf if records move.")
+        check.fail("data", "must not have 'max_per_leaf' with neighbors='change_one'.")
     if (ledger.max_per_leaf or 0) > ledger.max_contributions:
-        check.fail("data", "must not allow a person more records in one leaf than in all leaves.")
-    # With `max_per_leaf`, the factor between the losses of a person and of one record depends on
-    # the tree.
+        check.fail("data", "must not have a 'max_per_leaf' larger than 'max_contributions'.")
+    # With `max_per_leaf`, the ratio of a person's loss to the loss of one record depends on the
+    # tree. We check the least possible ratio.
     times = loss_factor(ledger.measure, ledger.max_per_leaf or ledger.max_contributions)
     for line in ledger.levels:
         one = 0 if line.scale is None else noise.loss(ledger.measure, line.scale)
         if times * one > line.loss:
-            check.fail("data", f"must not understate a loss, as in level {line.level}.")
+            check.fail(
+                "data", f"must not understate a loss; that of level {line.level} is too small."
+            )
     if ledger.neighbors == "add_remove":
-        # A record counts at a node of each level, or of at least one level if others are exact.
+        # A record counts at one node of each level. With invariants, some of these nodes may be
+        # exact, and then only the largest loss of a single level is a certain lower bound.
         losses = [line.loss for line in ledger.levels if line.nodes]
         least = max(losses, default=0) if ledger.invariants else sum(losses)
         if ledger.total < least:
             check.fail(
-                "data", "must not understate the total, which is below the losses of levels."
+                "data", "must not understate the total, which is below the losses of its levels."
             )

@@ -18,12 +18,12 @@ _TITLES = {
 }
 _SUMS = {
     "add_remove": "worst path from the root to a leaf",
-    "change_one": "worst move from one leaf to another, without the nodes above both",
+    "change_one": "worst move from one leaf to another; nodes above both leaves do not count",
     "tables": "worst move from one cell to another, in the same leaf or another one",
     "person": "worst choice of a person's leaves, level by level",
 }
 _SHOWN = 10
-# No leaf has more records than this, so that cutting off counts here has no effect.
+# We do not mention a bound above this number, because no leaf has as many records.
 _MOST_RECORDS = 10**10
 # A ledger in rho states its epsilon for each of these values of delta.
 _DELTAS = (1e-6, 1e-9, 1e-10)
@@ -132,7 +132,7 @@ def _percent(chance: float) -> str:
 
 
 def _implied(ledger: Any) -> list[str]:
-    """The epsilon of a ledger in rho, for the usual deltas."""
+    """Lines with the epsilon that a ledger in rho implies for each of the usual deltas."""
     if ledger.measure == "epsilon":
         return []
     found = [f"{short(Fraction(ledger.epsilon(d)), up=True)} (delta {d:g})" for d in _DELTAS]
@@ -140,7 +140,7 @@ def _implied(ledger: Any) -> list[str]:
 
 
 def _by_level(ledger: Any) -> list[str]:
-    """The losses of the levels, if each has several queries."""
+    """Lines with the total loss of each level, if levels have several queries."""
     if ledger.axes is None or len(ledger._workload.queries) == 1:
         return []
     levels = groupby(ledger.levels, key=lambda line: (line.level, line.name))

@@ -134,7 +134,7 @@ class _Grid:
 
 
 def _trimmed(weights: np.ndarray) -> np.ndarray:
-    """The weights without the zeros at both ends, as far as symmetry allows."""
+    """Drop zeros at the ends of the weights, equally many at each end."""
     (where,) = np.nonzero(weights)
     cut = int(min(where[0], len(weights) - 1 - where[-1])) if where.size else 0
     return weights[cut : len(weights) - cut]
@@ -142,13 +142,14 @@ def _trimmed(weights: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=32)
 def _losses(few: tuple[tuple[Fraction, int], ...], rho: Fraction) -> _Losses:
-    """The law of the loss of counts with these sigmas; other counts have a Gaussian loss `rho`."""
+    """The law of the loss of the counts in `few`; further counts have a Gaussian loss `rho`."""
     numbers = Counter[Fraction]()
     for sigma, number in few:
         numbers[sigma] += number
     mean = sum((number / (2 * sigma**2) for sigma, number in numbers.items()), Fraction(0))
     spread = math.sqrt(2 * float(mean))
-    # Even if the noise is nearly always 0, its loss has steps.
+    # Small noise is nearly always 0, so the spread is tiny. The grid must still reach the next
+    # possible values of the loss.
     widest = max(_REACH * spread, *(2 / float(sigma) ** 2 for sigma in numbers))
     if len(numbers) == 1:
         # All losses are multiples of this one.
@@ -158,7 +159,8 @@ def _losses(few: tuple[tuple[Fraction, int], ...], rho: Fraction) -> _Losses:
         total = 2 * float(mean + rho)
         step = math.sqrt(4 * _EXTRA_VARIANCE * total / sum(numbers.values()))
         if min(numbers) < 2:
-            # The loss has few values that are far apart, which a variance does not describe.
+            # For small sigma the loss has a few values that are far apart. Its variance says little
+            # about them, so the steps must be smaller.
             step = min(step, float(mean) / 1000)
     step = max(step, 2 * widest / _LARGEST_GRID)
     grid = _Grid(step, math.ceil(widest / step))

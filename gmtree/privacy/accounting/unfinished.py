@@ -21,8 +21,8 @@ from typing import Any
 from gmtree.privacy.accounting.account_file import Entry
 
 _NAME = "release"
-# Reads the stored copy of each kind of release. The classes of releases, which import this module,
-# add themselves.
+# For each kind of release, the function that reads its stored copy. The classes of releases, which
+# import this module, add themselves.
 READERS: dict[str, Callable[[Path, str], Any]] = {}
 
 

@@ -42,8 +42,8 @@ class Workload:
     cells : tuple of int
         Sizes of the queries' tables.
     asked : int
-        How many of the queries the caller requested. They come first. The total may follow them as
-        one more query, which serves invariants only.
+        Number of queries that the caller requested, which come first. If there are invariants, the
+        query of the total may follow them.
     zeros : tuple of int
         Cells of a whole table, counted along its axes, that are known to be empty at every leaf.
     """
@@ -77,7 +77,7 @@ class Workload:
         return cls(axes_, names, cells, len(names))
 
     def with_total(self) -> Workload:
-        """Add the query of the total, for invariants; totals that are not exact stay unmeasured."""
+        """Add the query of totals, for invariants; totals that are not exact stay unmeasured."""
         if () in self.queries:
             return self
         return replace(self, queries=(*self.queries, ()), cells=(*self.cells, 1))
@@ -156,7 +156,7 @@ PLAIN = Workload(None, (None,), (1,), 1)
 
 
 def workload_of(budget: Budget, axes: Any, queries: Any) -> Workload:
-    """The queries of a node; for tables with the total, if invariants need a place for it."""
+    """Make a workload; if there are invariants, tables also get the query of the totals."""
     if axes is None:
         if queries is not None:
             check.fail("queries", "must be None without 'axes'.")

@@ -50,14 +50,14 @@ class Person:
         return loss_factor(self.measure, self.records)
 
     def times_by_level(self, tree: Tree) -> list[int]:
-        """The factors of the counts of each level, the root's first."""
+        """For each level, the loss of a person as a multiple of the loss from one record."""
         if not self._is_spread:
             return [self.times] * tree.height
         leaves = tree.aggregate(np.ones(tree.n_leaves, np.int64))
         found = []
         for depth in range(1, tree.height + 1):
             sizes = np.sort(leaves[tree.depth == depth])[::-1]
-            # At most as many nodes matter as there are records.
+            # The records of a person are in at most as many nodes as there are records.
             found.append(self._spread(sizes[: self.records].tolist()))
         return found
 
@@ -106,7 +106,8 @@ def worst_case(
     the truth by at most 2^-59 times the number of losses times their sum.
     """
     if neighbors == "add_remove" and exact is None:
-        # The path to a deepest leaf meets every level.
+        # The path to a deepest leaf has a node on every level, so its loss is the sum of all
+        # losses.
         return sum(losses, Fraction(0))
     path, pair, unit = _paths(tree, losses, exact, cells, stop_at_exact=False)
     return max(0, path if neighbors == "add_remove" else pair) * unit
@@ -140,10 +141,11 @@ def _paths(
     *,
     stop_at_exact: bool,
 ) -> tuple[int, int, Fraction]:
-    """The worst path and the worst move in whole units, and the unit."""
+    """Losses of the worst path and of the worst move as multiples of a unit, and the unit."""
     whole, unit = whole_numbers(losses)
     by_query = np.array(whole, np.int64).reshape(tree.height, len(cells))
-    # A query with a single cell is the total, which is exact or does not change.
+    # These are the losses at an exact node, or at a node above a move. A query with one cell is the
+    # total, which gets no noise there or does not change.
     beside_exact = by_query[:, np.array(cells) > 1].sum(axis=1)
     layout = tree._layout
     best, second = np.full((2, layout.n_inner), -1, np.int64)
@@ -155,7 +157,7 @@ def _paths(
 
 
 def whole_numbers(x: Sequence[Fraction]) -> tuple[list[int], Fraction]:
-    """Integers and a unit with x = integers * unit, or just above x if they would be too large.
+    """Integers and a unit with x = integers * unit; if they would be too large, x is rounded up.
 
     Twice the sum of the integers is below 2^63. A positive entry stays positive.
     """

@@ -83,7 +83,7 @@ def with_tree(origin: dict[str, Any] | None, tree: Tree) -> dict[str, Any] | Non
 
 
 def with_options(origin: dict[str, Any] | None, **options: Any) -> dict[str, Any] | None:
-    """The origin of values that were made again with other options."""
+    """The origin of a release whose values were computed again with other options."""
     return None if origin is None else {**origin, "options": options}
 
 

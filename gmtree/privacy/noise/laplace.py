@@ -21,7 +21,7 @@ from gmtree.privacy.noise.mechanism import SMALLEST_VARIANCE, Mechanism
 LARGEST_TABLE = 1 << 10
 # Digits have at most this many bits. Two words then suffice for scales up to 4 million.
 DIGIT_BITS = 12
-# From a loss of twice this number on, the variance is at most 1e-87, and more loss has no benefit.
+# At a loss of twice this number, the variance is at most 1e-87, so a larger loss has no benefit.
 _LARGEST_HALF = 100.0
 
 

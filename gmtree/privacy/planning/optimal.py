@@ -23,11 +23,12 @@ from gmtree.tree import Tree
 # Variances of levels as a function of their losses, with d log(variance) / d log(loss).
 Variances = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
-# The loss of one level, relative to the whole budget. If records move, the root's loss
-# cancels and nothing else bounds its share.
+# Bounds of a level's loss, relative to the budget. If records move, the root costs nothing, so only
+# the upper bound limits its share.
 _LARGEST_LOSS = 64.0
 _SMALLEST_LOSS = 1e-4
-# A solution may exceed a condition that was not in the list by this much, and is then scaled down.
+# A solution may violate a condition that was not in the list by this fraction. It is scaled down to
+# meet the condition.
 _SLACK = 1e-6
 _MOST_ROUNDS = 20
 # Adding or dropping a level must lower the error by at least this fraction.
@@ -154,7 +155,7 @@ class Problem:
 
     @property
     def usable(self) -> np.ndarray:
-        """All levels and queries, except totals that are exact in a whole level."""
+        """Mask of levels and queries that get noise: all but totals that are exact on a level."""
         classes = self.classes
         noisy = np.bincount(classes.level[~classes.exact], minlength=classes.height) > 0
         return (noisy[:, None] | (self.cells > 1)[None, :]).ravel()
@@ -190,7 +191,7 @@ class Problem:
     def _worst_move(
         self, reach: np.ndarray, best: np.ndarray, second: np.ndarray, above: np.ndarray
     ) -> tuple[float, list[int], int]:
-        """The loss of the worst move, the tops of its two paths, and the last level above both."""
+        """The loss of the worst move, the tops of its two paths, and the level where they part."""
         classes = self.classes
         leaves = np.flatnonzero(classes.leaf)
         stay = leaves[np.argmax(above[classes.level[leaves]])]
@@ -207,7 +208,7 @@ class Problem:
         return found
 
     def _convex_minimum(self, usable: np.ndarray) -> tuple[float, np.ndarray]:
-        """The unique minimum, without levels whose share would be negligible."""
+        """The minimum of a convex problem, in which levels with a negligible share are left out."""
         best = self._minimise(usable)
         idle = (best[1] < 2 * _SMALLEST_LOSS * self.budget) & ~self.needed
         rest = usable & ~idle

@@ -73,10 +73,10 @@ def optimal_shares(
         over random ranges of leaves from left to right, or of quantiles of ordered leaves with
         about equal counts. A sequence has one weight per level, the root's first, for a weighted
         sum of the mean squared errors of the levels.
-        For tables it may be a mapping from queries to one of these or to a number, which is the
-        weight of that query's mean squared error of a cell over all nodes. These queries need not
-        be measured, but each must be part of a measured query. Without a mapping, all measured
-        queries have equal weights.
+        For tables it may be a mapping from queries. Its values are objectives of these kinds, or
+        numbers. A number is the weight of the mean squared error of the query's cells at all nodes.
+        These queries need not be measured, but each must be part of a measured query. Without a
+        mapping, all measured queries have equal weights.
     **terms
         The budget and its terms, as in :func:`gmtree.release`. Without `epsilon` and `rho`, the
         result is the limit for a small `epsilon`, which does not depend on the budget.
@@ -92,9 +92,10 @@ def optimal_shares(
     -----
     For Gaussian noise the problem is convex, and the result is its minimum. For Laplace noise it is
     not convex. Levels are then left out or added one by one, as long as that lowers the error. For
-    tables, shares are left out, smallest first.
+    tables, the smallest shares are set to 0 one by one, as long as that lowers the error.
 
-    If records move (``neighbors="change_one"``), the root's share is free and is made large.
+    If records move (``neighbors="change_one"``), measuring the root costs nothing, so its share is
+    large.
 
     Examples
     --------

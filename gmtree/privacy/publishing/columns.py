@@ -22,7 +22,8 @@ def columns(release: Any, confidence: float | None) -> dict[str, np.ndarray]:
         "depth": tree.depth,
     }
     results = columns_of_results(release, confidence)
-    # Labels must not use the names of columns that only some files have, either.
+    # A column of labels must not have the name of any other column, even of one that only some
+    # files have.
     taken = [*place, *results, *INTERVAL, "exact", "stored_label"]
     taken += ["note"] if release.ledger.enforced else []
     return place | label_columns(tree, taken, None) | results
@@ -48,8 +49,8 @@ def of_query(release: Any, query: tuple[str, ...], confidence: float | None) -> 
 def _of_tables(release: Any, confidence: float | None) -> dict[str, Any]:
     """The columns of all measured queries.
 
-    Standard errors have the axes of their query in their name. A name that occurs twice, because
-    labels are alike, gets a number.
+    The name of a standard error ends with the axes of its query. If two columns would get the same
+    name, the second one gets a number.
     """
     found: dict[str, Any] = {}
     for query in release.queries:

@@ -49,7 +49,7 @@ class ErrorLaws:
         self._post, self._kappa = post, kappa
         s, k = np.atleast_1d(measured), np.atleast_1d(kappa)
         noisy = (s > 0) & np.isfinite(s)
-        # A sum has no larger excess kurtosis than the noise that it is made of.
+        # The excess kurtosis of a sum is at most the largest one among its summands.
         self._kurtosis = float(np.max(k[noisy] / s[noisy] ** 2, initial=0.0))
         self._is_noisy: np.ndarray | float = noisy.astype(float) if np.ndim(measured) else 1.0
 
@@ -112,7 +112,8 @@ def quantiles(
     """Two-sided quantiles of laws with these cumulants; no excess kurtosis is above `kurtosis`."""
     with np.errstate(invalid="ignore", divide="ignore"):
         excess = fourth / variance**2
-    # Rounding, 0 / 0 (known exactly) and inf / inf (unknown) must not leave the range of kurtoses.
+    # Rounding errors, 0 / 0 (values known exactly) and inf / inf (unknown values) are moved into
+    # the range of possible kurtoses.
     excess = np.clip(np.nan_to_num(excess), 0, kurtosis)
     return np.interp(excess, *_quantiles_by_kurtosis(confidence)) * np.sqrt(variance)
 
@@ -195,7 +196,7 @@ def range_fourths(post: Consistency, kappa: np.ndarray | float, ranges: np.ndarr
 
 
 def _by_position(post: Consistency, kappa: np.ndarray | float) -> tuple[np.ndarray | None, float]:
-    """Noise by position and 1, or None (all equal) and the common cumulant."""
+    """Fourth cumulants by position and the factor 1; if all are equal, None and the common one."""
     if post._factor.s is None:
         return None, float(kappa)
     return _sweep.readonly(post.tree._to_positions(np.asarray(kappa, float))), 1.0

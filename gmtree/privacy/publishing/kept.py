@@ -113,12 +113,12 @@ def kept_share(
 def estimate(
     whose: np.ndarray, most: int, terms: dict[str, Any], account: Account | None
 ) -> KeptShare:
-    """:func:`kept_share` from the number of each record's person."""
+    """:func:`kept_share` for people that are given as numbers, one for each record."""
     try:
         own = np.minimum(np.bincount(whose), most)
         size = np.arange(1, most + 1)
         tree = Tree.from_levels({"records of a person": size})
-        # The total follows from the classes, so that it is not measured.
+        # The leaves are measured, and the total is the sum of them. So the root needs no budget.
         budget = Budget.of(shares=[0, 1], **terms)
         people = np.bincount(own, minlength=most + 1)[1:]
         made = publish(Release, tree, people, budget, account=account)

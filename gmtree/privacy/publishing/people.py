@@ -58,7 +58,9 @@ def bounds_of(
         if value is not None:
             check.count(name, value, least=1)
     if not enforced and max_leaves is not None:
-        check.fail("max_leaves", "must be None without 'person': it can only be enforced.")
+        check.fail(
+            "max_leaves", "must be None without 'person', the column by which it is enforced."
+        )
     if enforced and neighbors == "change_one" and (max_leaves or max_per_leaf):
         check.fail(
             "max_leaves" if max_leaves else "max_per_leaf",
@@ -109,7 +111,7 @@ def kept_records(
 
 
 def _since(is_start: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """The increase of a non-decreasing array since the last start."""
+    """How much x, which never decreases, has grown since the last entry that `is_start` marks."""
     return x - np.maximum.accumulate(np.where(is_start, x, 0))
 
 

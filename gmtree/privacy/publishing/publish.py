@@ -145,7 +145,8 @@ class Published(ABC, Generic[Solver]):
         The options with which `values` are computed.
     """
 
-    # The public function, the format of files, and how to make a solver and noisy counts.
+    # Set by subclasses: name of the public function, format of files, and functions that make the
+    # solver and the noisy counts.
     _function: ClassVar[str]
     _form: ClassVar[str]
     _solver: ClassVar[Callable[..., Any]]

@@ -118,7 +118,7 @@ class OrderedLeaves:
 
 
 def _edge(leaves: _Leaves, inside: np.ndarray, end: float) -> np.ndarray:
-    """The end of each share's interval: bisect between `inside` and `end`, which is 0 or 1."""
+    """Find one end of each share's interval by bisection between `inside` and `end` (0 or 1)."""
     outside = np.full(leaves.count, end)
     where = slice(1, None)
     refuted = leaves.is_refuted(outside, where, end)
@@ -127,7 +127,7 @@ def _edge(leaves: _Leaves, inside: np.ndarray, end: float) -> np.ndarray:
         middle = (good + bad) / 2
         refuted = leaves.is_refuted(middle, where, end)
         good, bad = np.where(refuted, good, middle), np.where(refuted, middle, bad)
-    # Return the end of the last step that makes the interval larger.
+    # `bad` is the outer end of the last step, so the interval is never too short.
     return bad
 
 
@@ -188,7 +188,7 @@ class _Leaves:
     def is_refuted(self, share: np.ndarray, leaves: slice, side: float) -> np.ndarray:
         """Whether D exceeds its half-width, on the side of too small or of too large shares."""
         below, above = self._first[leaves], self._rest[leaves]
-        # A covariance may be infinite minus infinite.
+        # If a variance is infinite, the covariance is infinity minus infinity, which is NaN.
         with np.errstate(invalid="ignore"):
             covariance = (self._first[-1] - below - above) / 2
             variance = (1 - share) ** 2 * below + share**2 * above

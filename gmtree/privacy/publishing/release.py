@@ -225,10 +225,10 @@ class Release(OrderedLeaves, Published[Consistency]):
         Notes
         -----
         The variance and the fourth cumulant of each estimate's error are exact. The quantile is
-        taken from the variance-gamma law with this variance and cumulant, which is exact for one
-        Laplace noise and in the limit of many. If the noise is small, errors are multiples of large
-        steps. The half-width is then increased by half a step, so that it reaches the next error
-        that can occur.
+        taken from the variance-gamma law with this variance and cumulant. This is exact if the
+        error comes from a single Laplace noise, and in the limit of many noises. If the noise is
+        small, errors are multiples of large steps. The half-width is then increased by half a step,
+        so that it reaches the next error that can occur.
 
         Examples
         --------

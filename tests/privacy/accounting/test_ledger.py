@@ -577,7 +577,9 @@ def test_the_loss_of_several_records_is_not_understated():
     tree = gm.shapes.complete(2, 3)
     for budget in ({"epsilon": 1}, {"rho": 1}):
         data = allocate(tree, **budget).ledger.to_dict()
-        with pytest.raises(ValueError, match="must not understate a loss, as in level 1"):
+        with pytest.raises(
+            ValueError, match="must not understate a loss; that of level 1 is too small"
+        ):
             Ledger.from_dict({**data, "max_contributions": 3})
 
 

@@ -354,7 +354,9 @@ def test_a_bound_by_leaf_is_refused_where_records_move(tmp_path):
     write_forged(
         tmp_path / "x.npz", r, lambda arrays, header: put(header, ("ledger", "max_per_leaf"), 1)
     )
-    with pytest.raises(ValueError, match="must not bound the records in a leaf if records move"):
+    with pytest.raises(
+        ValueError, match="must not have 'max_per_leaf' with neighbors='change_one'"
+    ):
         gm.Release.load(tmp_path / "x.npz")
 
 
