@@ -204,7 +204,7 @@ class _Records:
         self._tables, self._numbers = tables, tables.numbers() if tables else []
 
     def add_up(self) -> dict[tuple[Leaf, Cell], int]:
-        """The counts by leaf and cell."""
+        """Return the sum of the counts of each leaf and cell."""
         found: Counter[tuple[Leaf, Cell]] = Counter()
         for place, count in self._placed(self._rows):
             found[place] += count
@@ -243,11 +243,12 @@ class _Records:
         kept = Counter(zip(leaf[stay].tolist(), cell[stay].tolist(), strict=True))
         leaf_of, cell_of = list(leaves), list(cells)
         found = {(leaf_of[i], cell_of[c]): count for (i, c), count in kept.items()}
-        # All leaves that occur are public, even if none of their records is counted.
+        # Without a public list, the leaves that occur are public. So list all of them, even those
+        # without a counted record.
         return {(path, cell_of[0]): 0 for path in leaf_of} | found
 
     def people(self) -> np.ndarray:
-        """The number of the person of each record that could be counted."""
+        """Return the number of the person for each record of a known leaf and cell."""
         people: dict[str, int] = {}
         records = self._placed(self._rows.with_people())
         return np.array([people.setdefault(who, len(people)) for _, who in records], np.int64)

@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         say(f"{files.shown(args.file)}: a table with the columns")
         for name in column_names(args.file):
             say(f"  {name}")
-        say("For the tree in some of them, name these with --levels, coarse to fine.")
+        say("To describe a tree, name its columns of labels with --levels, coarse to fine.")
     return 0
 
 

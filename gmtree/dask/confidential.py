@@ -288,7 +288,7 @@ class Record:
             (self.attempts / name).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """After publication: remove all but the record. A task that is still running fails."""
+        """Remove all files but the record, after publication. Tasks that are still running fail."""
         self.data["published"] = True
         self._write()
         remove_folders(self.folder)

@@ -175,7 +175,7 @@ class JointTree:
         return counts.tolist()
 
     def skips_first(self, p: int) -> np.ndarray:
-        """By level, whether the first node of a partition begins in an earlier partition."""
+        """For each level: whether the first node of the partition begins in an earlier one."""
         return np.array([self.owner[u] for u in self.boundary[p][:, 0]]) < p
 
     def label(self, u: int) -> str:
@@ -233,7 +233,7 @@ class JointTree:
         return Solution(x, z, q, errors)
 
     def outside(self, solution: Solution) -> list[np.ndarray]:
-        """For each partition, by level and side: estimate and variance of rows elsewhere."""
+        """For each partition, level and side: estimate and variance of rows outside it."""
         sums = [self._running_sums(u, solution) for u in range(self.n_boundary)]
         found = []
         for p, nodes in enumerate(self.boundary):
@@ -246,7 +246,7 @@ class JointTree:
         return found
 
     def _running_sums(self, u: int, solution: Solution) -> tuple[np.ndarray, np.ndarray]:
-        """Sums of z and q over the first k children, and over the rest, for each k."""
+        """For each k: sums of z and q over the first k children, and over the other ones."""
         children = self.children[u]
         pairs = np.zeros((len(children) + 1, 2), np.longdouble)
         pairs[1:] = np.column_stack([solution.z[children], solution.q[children]])

@@ -76,7 +76,7 @@ class PartitionTree:
 
     @cached_property
     def first_row(self) -> int:
-        """Number of the node of the first row, after inner nodes and all extra leaves but one."""
+        """Node of the first row. Inner nodes and all extra leaves but one have smaller numbers."""
         return (
             self.n_inner
             + sum(len(self.sides(k)) for k in range(self.height))
@@ -103,12 +103,12 @@ class PartitionTree:
 
     @cached_property
     def boundary(self) -> np.ndarray:
-        """First and last node of each level above the rows, by level and side."""
+        """The first and the last node of each level above the rows; an array by level and side."""
         return np.column_stack([self.offset[:-1], np.subtract(self.offset[1:], 1)])
 
     @cached_property
     def elsewhere(self) -> np.ndarray:
-        """The extra leaf of each boundary node, by level and side; -1 without such a node."""
+        """The extra leaf of each boundary node, by level and side; -1 if there is no such node."""
         found = np.full((self.height, 2), -1, np.int64)
         node = self.n_inner
         for level in range(self.height):

@@ -82,7 +82,7 @@ def load_values(
 def _row_values(
     problem: Problem, partition: Partition, part: PartitionTree, table: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return measurements and variances by node; only those of the rows, unless it is a release."""
+    """Return measurements and variances by node: of the rows, or of all nodes for a release."""
     s = _level_variances(problem, part)
     if problem.noise is not None:
         return load_arrays(problem.noise[partition.number])["noisy"].astype(np.float64), s

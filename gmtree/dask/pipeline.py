@@ -128,7 +128,7 @@ class Run:
     ) -> tuple[Solution, int]:
         """Hold rows until no row falls below zero; return the solution and the number of turns.
 
-        Only partitions that have a group below its least sum run the task.
+        Only partitions in which the sum of a group is too small for its rows run the task.
         """
         joint, turn = self.joint, 0
         while entered := [p for p in range(len(held)) if self._falls(p, messages[p], solution)]:

@@ -175,7 +175,7 @@ def locate(own: Any, other: Any, levels: Sequence[str]) -> np.ndarray:
 
 
 def _joint_keys(own: Any, other: Any, levels: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of the rows of two tables, in the order of their labels."""
+    """Numbers for the rows of two tables, which are ordered as the labels of the rows."""
     keys = np.zeros(own.num_rows + other.num_rows, np.int64)
     for name in levels:
         joint = _codes_of_both(_plain(own, name), _plain(other, name), name)

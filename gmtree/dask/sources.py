@@ -96,7 +96,8 @@ def leaf_partitions(
         found = sort_rows(engine, found, levels, columns, rows, folder)
     made = partitions(found, rows)
     for partition in made:
-        # This is a lower limit: there are more nodes than rows, and labels need memory, too.
+        # This is a lower limit of the memory: there are more nodes than rows, and labels need
+        # memory, too.
         refuse_large(partition, partition.rows, partition.rows * BYTES_PER_NODE[keeps], memory)
     return made
 
@@ -183,7 +184,8 @@ def refuse_unmatched(
 ) -> None:
     """Refuse measurements of nodes without leaves, if fewer rows were matched than there are.
 
-    The tasks refuse such nodes inside their partitions. The remaining ones lie between partitions.
+    A task refuses such a node if it lies between the first and the last row of its partition. The
+    nodes that are left lie between two partitions.
     """
     if matched == source.total:
         return

@@ -144,8 +144,8 @@ def _numbers(df: Any, option: str, name: str, kind: str) -> np.ndarray:
 def _sums(x: np.ndarray, place: np.ndarray, size: int) -> tuple[np.ndarray, int]:
     """Sums by place, and the first place whose sum does not fit into 64 bits, or -1.
 
-    Sums of integers are exact modulo 2^64. If a sum does not fit, it therefore differs from the sum
-    in floating point by about 2^64 or more, and otherwise by rounding errors only.
+    Sums of integers are exact modulo 2^64. So a sum that fits differs from the floating-point sum
+    by rounding errors only, and a sum that does not fit differs by about 2^64 or more.
     """
     rounded = np.bincount(place, x, size)
     if x.dtype.kind == "f":
@@ -157,7 +157,7 @@ def _sums(x: np.ndarray, place: np.ndarray, size: int) -> tuple[np.ndarray, int]
 
 
 def _summaries(df: Any, exog_vars: Any, kind: str) -> dict[str, tuple[np.ndarray, str]]:
-    """The numbers and the function of each column of summaries."""
+    """For each column of summaries, the numbers to summarize and the name of the function."""
     if exog_vars is not None and not isinstance(exog_vars, Mapping):
         check.fail_type("exog_vars", f"must be a dict of columns, not {exog_vars!r}.")
     found = {}
@@ -170,9 +170,9 @@ def _summaries(df: Any, exog_vars: Any, kind: str) -> dict[str, tuple[np.ndarray
 
 
 def _summarized(x: np.ndarray, how: str, place: np.ndarray, kind: str) -> np.ndarray:
-    """The value of the function `how` for the entries of each place that occurs, by place."""
+    """For each place that occurs, in ascending order: the function `how` of its entries."""
     nw = narwhals()
-    # The medians of pyarrow are approximate.
+    # We use pandas for pyarrow Tables, because pyarrow computes medians approximately.
     backend = "pandas" if kind == "pyarrow" else kind
     grouped = nw.from_dict({"place": place, "x": x}, backend=backend).group_by("place")
     return grouped.agg(getattr(nw.col("x"), how)()).sort("place")["x"].to_numpy()

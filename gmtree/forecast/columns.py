@@ -88,7 +88,7 @@ def holds_numbers(column: Any, kind: str) -> bool:
     """Whether a column holds real numbers, not dates, truth values, text, categories or None.
 
     A column of Python objects counts as numbers if at least one of them is a number. When the
-    column is read, the first object that is not a number is refused by name.
+    column is read, an error names the first object that is not a number.
     """
     if isinstance(column, Codes):
         return False

@@ -22,8 +22,9 @@ from gmtree.labels.codes import Codes
 from gmtree.labels.columns import column_names
 from gmtree.labels.libraries import adapter
 
-# Without a tree: the least part of a variance that must remain in the residual. Below it, the other
-# forecasts imply nothing about the series, and the rest is a rounding error.
+# In structures that are not trees, the residual of a series must have at least this fraction of its
+# forecast's variance. A smaller fraction is a rounding error: the other forecasts then imply
+# nothing about the series.
 LEAST_PART = 1e-9
 
 
@@ -68,8 +69,8 @@ def diagnose(
 
     Notes
     -----
-    Errors of base forecasts are usually correlated, and they grow with the horizon, whereas
-    residuals are those of one step. So standardised residuals put forecasts into an order, but a
+    Errors of base forecasts are usually correlated and grow with the horizon, but the default
+    variances come from residuals of one step. So standardised residuals rank the forecasts, but a
     value of 4 does not prove a mistake. The leaves of one family in a tree have the same
     standardised residual, because the other forecasts only check their sum.
 
@@ -121,7 +122,7 @@ def _labels(panel: Panel) -> dict[str, Any]:
 
 
 def _compared(base: Base) -> np.ndarray:
-    """Return the columns of the report as an array by column, series and step."""
+    """Return the report for one model, as an array of shape (columns, series, steps)."""
     method, y = base.method("wls_var"), base.y
     assert isinstance(method, Closest)
     assert method.weights.variance is not None
@@ -136,7 +137,7 @@ def _compared(base: Base) -> np.ndarray:
 
 
 def _by_tree(base: Base, s: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Compare the forecasts of several steps that have the same variances."""
+    """Return the columns of the report on a tree, for several steps that have equal variances."""
     tree, n = base.structure.tree, base.structure.n
     assert tree is not None
     # A root above all series has no forecast.
@@ -149,7 +150,7 @@ def _by_tree(base: Base, s: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _by_rest(base: Base, s: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Like `_by_tree`, from coherent values and their variances, for any other structure."""
+    """Like `_by_tree`, for structures that are not trees: from coherent values and variances."""
     weights = Weights(base.structure, s, base.request.options.threads, base.panel.steps.name)
     x = weights.project(y)
     error = weights.noise_variance(np.where(np.isinf(s), np.nan, s)[:, None])

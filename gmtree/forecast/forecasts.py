@@ -72,9 +72,9 @@ class Request:
     ) -> Any:
         """Return the frame of a panel with a column for each model and method.
 
-        The values of the panel are read by series and step or, if `structure` consists of pairs of
-        a series and a period, as one column. `past` returns the past values and residuals of a
-        model.
+        Each column of the panel becomes an array by series and step. If `structure` consists of
+        pairs of a series and a period, it becomes a single column. `past` returns the past values
+        and residuals of a model.
         """
         models = self.models(panel)
         found = {}

@@ -86,9 +86,9 @@ def read_periods(
     """Return the structure of the periods in a column of base forecasts.
 
     `given` is the argument that describes it. A dict of frequencies stands for whole periods of the
-    longest frequency, as many as are needed to cover all periods in the column. The largest number
-    of each frequency decides, not the number of names. So a year has four quarters even if one of
-    them is never named.
+    longest frequency, as many as are needed to cover all periods in the column. The number of
+    periods is the largest number in the names of a frequency. So a year has four quarters even if
+    one of them is never named.
     """
     if not is_spec(given):
         return structure_of(given, tags, spec, column)
@@ -106,8 +106,8 @@ def read_periods(
     end = max(number * length[name] for name, number in last.items())
     count = -(-end // length[longest]) * length[longest]
     if last[shortest] < count - 1:
-        # At least two of the last periods have no forecasts, and nothing would distinguish them,
-        # because they are parts of the same longer periods.
+        # At least two of the last periods have no forecasts. The forecasts of longer periods
+        # contain only their sum, so their values could not be determined.
         check.fail(argument, f"must give the number of {shortest!r} in each period. According to "
                    f"it the last one is '{shortest}-{count}', but the last one in the column "
                    f"{column!r} is '{shortest}-{last[shortest]}'. If the last periods are not "

@@ -185,7 +185,7 @@ class Panel:
     def written(self, results: dict[str, np.ndarray]) -> Any:
         """Return the frame with the columns `results`, and with rows for all pairs.
 
-        If each pair already has a row, `results` is emptied to save memory.
+        To save memory, `results` is emptied if each pair already has a row.
         """
         columns = {}
         for name in list(results):
@@ -234,8 +234,8 @@ def _by_window(
 ) -> tuple[np.ndarray, Axis]:
     """Return the steps of rows as pairs of a cutoff and a time.
 
-    The steps stay unchanged if series have different cutoffs but each series has each time only
-    once. Then a cutoff is the end of a series and not a window.
+    If each series has each time only once, although series have different cutoffs, a cutoff is the
+    end of a series and not the name of a window. The steps are then returned unchanged.
     """
     codes = encode(CUTOFF, take_column("Y_hat_df", frame, CUTOFF))
     repeated = _again(node * steps.size + of_row, int(node.max() + 1) * steps.size) >= 0

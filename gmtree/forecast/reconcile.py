@@ -149,9 +149,9 @@ def reconcile(
     over all levels that have both bounds. Without bounds they are the square roots of the variances
     of residuals in `Y_df`.
 
-    Normal intervals are exact for base forecasts with these deviations that are independent or,
-    for ``"mint_shrink"``, have the correlations of its covariance. They remain exact if the weights
-    are not the true variances, as with ``"ols"``. If the structure is not a tree, their computing
+    Normal intervals are exact if the errors of base forecasts are normal with these deviations, and
+    independent or, for ``"mint_shrink"``, correlated as in its covariance. They are exact even if a
+    method uses other weights, as ``"ols"`` does. If the structure is not a tree, their computing
     time grows with the square of the number of series: a few seconds for 15,000.
 
     Examples
@@ -239,9 +239,9 @@ def _refuse_unknown_tops(part_of: Mapping[Any, Any], panel: Panel) -> None:
     there[panel.place // panel.steps.size] = True
     for k in tops:
         if not there[k]:
-            check.fail("S_df", f"must lead to series of 'Y_hat_df'; {labels[k]!r} is one of "
-                       f"{len(tops)} series that are not part of another one, and has no "
-                       "forecasts. Is it misspelt?")  # fmt: skip
+            check.fail("S_df", "must have tops with forecasts in 'Y_hat_df'; "
+                       f"{labels[k]!r} is one of {len(tops)} series that are not part of another "
+                       "one, and has no forecasts. Is it misspelt?")  # fmt: skip
 
 
 def read_past(

@@ -34,7 +34,8 @@ from gmtree.forecast.structure import Structure
 RIDGE = 2e-8
 # Rounding error of a gradient, relative to its terms.
 ROUNDING = 1e-13
-# A step must achieve this fraction of the decrease that the gradient predicts.
+# The line search accepts a step if the objective falls by this fraction of the decrease that the
+# gradient predicts.
 LEAST_DECREASE = 1e-4
 
 
@@ -47,7 +48,8 @@ def intensity(standard: np.ndarray) -> float:
     T = standard.shape[1]
     gram = standard.T @ standard
     squares = standard**2
-    # Sums over all pairs, without those of a series with itself.
+    # Sums over all pairs of different series: sums over all pairs minus the pairs of a series with
+    # itself.
     own = squares.mean(axis=1)
     of_correlations = float(np.sum(gram**2)) / T**2 - float(np.sum(own**2))
     fourth = float(np.sum(squares.sum(axis=0) ** 2)) - float(np.sum(squares**2))
@@ -89,8 +91,8 @@ class Shrunk(Method):
         deviation = np.sqrt(variance * (T - 1) / T) + RIDGE
         self.intensity = intensity(centred / deviation[:, None])
         if self.intensity <= 0:
-            check.fail("Y_df", "must have residuals whose covariance can be shrunk; these have no "
-                       "noise in their correlations.")  # fmt: skip
+            check.fail("Y_df", "must have residuals with noisy correlations; without noise, "
+                       "'mint_shrink' would not shrink their covariance.")  # fmt: skip
         raised = np.maximum(variance, ridge)
         # The part of each variance that no other series shares.
         shared = (1 - self.intensity) * variance
@@ -100,7 +102,7 @@ class Shrunk(Method):
         self._columns = np.sqrt((1 - self.intensity) / (T - 1)) * centred
         self._deviation = np.sqrt(raised)
         self._coherent = self._weights.project(self._columns)
-        # D^-1 (1 - P) U, which gives the right-hand side for any y as well.
+        # D^-1 (1 - P) U. Its transpose times y is the right-hand side of the equations for f.
         self._apart = (self._columns - self._coherent) / diagonal[:, None]
         system = np.eye(T) + self._columns.T @ self._apart
         self._solve = np.linalg.inv((system + system.T) / 2)
@@ -141,7 +143,7 @@ class Shrunk(Method):
         )
 
     def _at(self, y: np.ndarray, f: np.ndarray) -> tuple[np.ndarray, float, np.ndarray, float]:
-        """Best x, objective, gradient, and the allowed length of the gradient, for given f."""
+        """For given f: the best x, the objective, its gradient, and how long that may be."""
         U, base = self._columns, y - self._columns @ f
         x = self._weights.project(base[:, None], True)[:, 0]
         rest = (base - x) / self._diagonal
@@ -164,7 +166,8 @@ class Shrunk(Method):
         own = self._own[:, None] * noise
         out = self._weights.noise_variance(own)
         for k in range(noise.shape[1]):
-            # The part without correlations: P less the projected periods times their factors.
+            # First the errors that are independent between series. The linear map applied to them
+            # is P minus the projected columns of U times their factors.
             mixed = self._weights.project(own[:, [k]] * factors)
             inner = factors.T @ (own[:, [k]] * factors)
             out[:, k] -= 2 * np.sum(mixed * self._coherent, axis=1)

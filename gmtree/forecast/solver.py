@@ -17,10 +17,11 @@ from gmtree.forecast.bounds import Bounds
 from gmtree.forecast.structure import Structure
 from gmtree.tree import Tree
 
-# Without a tree: the largest allowed distance from the non-negative optimum, in standard
-# deviations, and the largest number of solves to find it.
+# For structures that are not trees: the largest allowed distance from the non-negative optimum, in
+# standard deviations, and the largest number of solves.
 NONNEGATIVE_TOLERANCE, MOST_SOLVES = 1e-7, 5000
-# Many small problems with variances of their own are solved side by side in one tree.
+# If columns have more than MANY different sets of variances, and each has fewer than SMALL numbers,
+# they are solved in one tree that has a copy of the hierarchy for each column.
 MANY, SMALL = 8, 20_000
 
 
@@ -84,7 +85,7 @@ class Weights:
     def _solve(
         self, x: np.ndarray, answer: Callable[[_Solver, np.ndarray], np.ndarray]
     ) -> np.ndarray:
-        """Answer for all columns; those with the same variances share a solver."""
+        """Apply `answer` to all columns of x; columns with equal variances share a solver."""
         missing, s = np.isnan(x), self.variance
         if s is not None and s.ndim == 2:
             s = np.tile(s, x.shape[1] // s.shape[1])
@@ -113,7 +114,7 @@ class Weights:
         first: int,
         x: np.ndarray,
     ) -> np.ndarray:
-        """Answer with the variances s; `first` is the number of their first column."""
+        """Apply `answer` with a solver for variances s; `first` numbers the first column of s."""
         s = None if s is None else np.ascontiguousarray(s)
         key = b"" if s is None else s.tobytes()
         with self._named():
@@ -127,7 +128,7 @@ class Weights:
         if s is None or np.isfinite(s).all():
             return _solver(self.structure, s, self._threads)
         there = np.isfinite(s).reshape(len(s), -1).astype(float)
-        # Leaves that are not measured and have no measured series above them.
+        # Mark leaves that are not measured and are in no measured series.
         never = np.argwhere(abs(self.structure.matrix).T @ there == 0)
         if never.size:
             loose = int(self.structure.leaf[never[0, 0]]), int(never[0, 1])
@@ -256,7 +257,8 @@ class _SparseSolver:
             n_a = self._A.shape[0]
             x = self._solver.solve(y).values
             for k in range(y.shape[1] if nonnegative else 0):
-                # Start with the series that are negative without the bound: most become zero.
+                # Start with the series that are negative in the optimum without bounds, because
+                # most of them are zero in the non-negative optimum.
                 held = x[n_a:, k] < 0
                 if held.any():
                     x[:, k] = nonnegative_optimum(

@@ -11,7 +11,7 @@ from gmtree import _validate as check
 from gmtree.forecast.methods import Method
 from gmtree.forecast.structure import Structure
 
-# Methods to compute the parts of the leaves, under hierarchicalforecast's names.
+# Methods that divide a forecast among the leaves, with hierarchicalforecast's names.
 HISTORICAL = ("average_proportions", "proportion_averages")
 PROPORTIONS = ("forecast_proportions", *HISTORICAL)
 

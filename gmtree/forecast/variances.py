@@ -48,8 +48,8 @@ class Residuals:
         """Return the variance of each row.
 
         ``"mean_square"`` is the sum of squares, divided by the number of all periods, plus 2e-8, as
-        in hierarchicalforecast's dense MinTrace. ``"variance"`` is the variance of the existing
-        residuals about their mean, with one degree of freedom less, as in its sparse MinTrace.
+        in hierarchicalforecast's dense MinTrace. ``"variance"`` is the sample variance of the
+        existing residuals (divided by their number minus one), as in its sparse MinTrace.
         """
         check.one_of("residual_variance", definition, DEFINITIONS)
         r, name = self.values, self._name

@@ -134,9 +134,9 @@ def question_contradictions(
     less than half of the value of one child. Or variances are given, and the value differs from
     the sum of its children by more than 20 standard deviations and by more than 10 %. In both cases
     the difference must also be more than 20 times as large as usual: the median over all families,
-    in units of their standard deviations. If there are too few families for a median, a tenth
-    takes the place of the half. Tables of noisy values therefore hardly ever cause a warning, but
-    a row that is read as a sum because its label is missing nearly always does.
+    in units of their standard deviations. If there are too few families for a median, the value
+    must be less than a tenth of the child. Tables of noisy values therefore hardly ever cause a
+    warning, but a row that is read as a sum because its label is missing nearly always does.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ def question_contradictions(
 
 
 def _usual(difference: np.ndarray, deviation: np.ndarray) -> np.ndarray:
-    """Median over families, in standard deviations, by column; NaN if there are too few."""
+    """Median absolute difference of a family in standard deviations, by column; NaN if too few."""
     with np.errstate(invalid="ignore", divide="ignore"):
         z = difference / deviation
     out = np.full(z.shape[1], np.nan)

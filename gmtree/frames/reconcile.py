@@ -139,13 +139,13 @@ def reconcile_frame(
     -----
     DataWarning
         If the label of a row looks like that of a sum, or if a value grossly contradicts the
-        values of its children. A value does so if no value is negative and it is less than half of
-        the value of one child (a tenth if there are fewer than five parents). It also does so if
-        variances are given and it differs from the sum of its children by more than 20 standard
-        deviations and by more than 10 %. The difference must also be more than 20 times as large
-        as its median over all parents, so that noise hardly ever causes a warning. The usual cause
-        is a label that is missing by mistake, such as "NA" after reading a file. Its row is then
-        read as a sum.
+        values of its children. There are two such cases. In the first, no value is negative, and a
+        parent is less than half as large as one of its children (less than a tenth if there are
+        fewer than five parents). In the second, variances are given, and a parent differs from the
+        sum of its children by more than 20 standard deviations and by more than 10 %. In both cases
+        the difference must also be more than 20 times as large as its median over all parents, so
+        that noise hardly ever causes a warning. The usual cause is a label that is missing by
+        mistake, such as "NA" after reading a file. Its row is then read as a sum.
 
     Examples
     --------

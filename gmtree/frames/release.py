@@ -150,7 +150,8 @@ def release_frame(
     "7.0" are one person, and so are equal labels of a categorical column whatever their codes.
     Any other text stands for itself: "007" is not 7. Rows without a person are refused, and so is
     a column with both numbers and texts such as "007". Read ids with leading zeros as text, in
-    pandas with ``dtype=str``: otherwise it depends on the ids of others whether they are numbers.
+    pandas with ``dtype=str``. Otherwise pandas decides from all ids of the file whether they are
+    numbers.
 
     *Counted records.* A fixed public rule reads the records of one person at a time. It sorts the
     person's leaves by a hash (BLAKE2b, splitmix64) of the person's text and the leaf's labels, and
@@ -361,7 +362,9 @@ class _Cells(NamedTuple):
                 check.fail("axes", f"must be other columns than 'levels'; {name!r} is in both.")
             listed = [person_text("axes", x) for x in found.labels[name] or range(length)]
             if None in listed or len(set(listed)) < length:
-                check.fail("axes", f"must have different values, none missing; see axis {name!r}.")
+                check.fail(
+                    "axes", f"must have distinct values and no missing ones; see axis {name!r}."
+                )
             code, texts, _ = distinct_texts(
                 "axes", encode("axes", take_column("axes", frame, name))
             )
@@ -422,7 +425,8 @@ def _sorted_labels(c: Codes) -> Codes:
     used, codes = np.unique(c.codes, return_inverse=True)
     labels = c.categories[used]
     if labels.dtype == object and set(map(type, labels.tolist())) != {str}:
-        # Labels that cannot be sorted keep this order. Their type depends on the labels that occur.
+        # Labels that are not all text may not be sortable, so they are sorted by their `repr`. The
+        # type of the new column depends only on labels that occur.
         order = np.array(sorted(range(used.size), key=lambda k: repr(labels[k])), np.int64)
         labels = column("levels", labels[order].tolist())
         codes = np.argsort(order)[codes]

@@ -42,7 +42,7 @@ class Measured(NamedTuple):
     present: np.ndarray  # by node and group, whether the node has a row in the group
 
     def in_group(self, side: int) -> str:
-        """Describe the group of a right-hand side in a message."""
+        """Text that describes the group of a right-hand side, for a message."""
         return _group_of_row(self.by, self.first[side // len(self.names)])
 
     def by_node(self, frame: Any, argument: str, name: str, missing: float) -> np.ndarray:

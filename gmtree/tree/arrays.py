@@ -384,7 +384,7 @@ class TreeArrays:
 
     @Cached
     def _family_start(self) -> np.ndarray:
-        """In a canonical tree, the number of children of all earlier nodes, by internal node."""
+        """In a canonical tree: for each internal node, the number of children of earlier nodes."""
         start = np.zeros(self.n_internal + 1, dtype=self._parent.dtype)
         np.cumsum(self.child_count[: self.n_internal], out=start[1:])
         return start

@@ -28,10 +28,10 @@ class Tree(TreeConversions):
     :mod:`gmtree.shapes`. A tree never changes: its arrays are read-only and may be shared between
     threads.
 
-    All arguments and results are in your numbering. Internally, sweeps visit the internal nodes in
-    this order if parents come before children, as in depth-first numberings. Otherwise they use the
-    *canonical order*: descending height, then the position of the parent, then the number of the
-    node. Both orders read memory sequentially.
+    All arguments and results are in your numbering. If parents come before children in it, as in
+    depth-first numberings, sweeps visit internal nodes in the order of your numbering. Otherwise
+    they use the *canonical order*: descending height, then the position of the parent, then the
+    number of the node. In these orders sweeps read memory sequentially.
 
     A tree takes at most 16 bytes per node, and 4 bytes if your numbering is canonical. Properties
     with one entry per node are computed on first use and cached.
@@ -84,7 +84,8 @@ class Tree(TreeConversions):
 
         Nodes are numbered by sorted label, so the integer labels 0 to n-1 keep their numbers.
         Labels that cannot be sorted are numbered by first appearance. The root is the only label
-        that never occurs as a child. A row with a missing parent (None or NaN) may also name it.
+        that never occurs as a child. It may also have a row of its own, in which the parent is
+        missing (None or NaN).
 
         Examples
         --------
@@ -233,7 +234,7 @@ class Tree(TreeConversions):
             return self
         tree = self._restricted_to("i", self.descendants(i), i)
         if self._level_names is not None:
-            # A root above all named levels has no level name.
+            # If a root was added above all named levels, it has no level name.
             unnamed = self.height - len(self._level_names)
             tree._level_names = self._level_names[self.ancestors(i).size - unnamed :]
         return tree

@@ -26,7 +26,7 @@ from gmtree.labels.levels import ROOT_LABEL, LevelLabels, number_pairs, path_of_
 from gmtree.labels.libraries import library
 from gmtree.tree.kinship import TreeKinship
 
-# Columns that `to_frame` writes beside labels and values.
+# Columns that `to_frame` writes in addition to labels and values.
 STRUCTURE = ("node", "parent", "depth")
 
 
@@ -202,7 +202,8 @@ def _translate(a: Codes, b: Codes) -> np.ndarray:
     m = a.categories.size
     table = np.full(max(codes.size, 1), -1, np.int64)
     table[codes[:m][::-1]] = np.arange(m)[::-1]
-    to = np.append(table[codes[m:]], -1)  # The last entry serves missing labels, whose code is -1.
+    # Missing labels have the code -1, which selects the last entry.
+    to = np.append(table[codes[m:]], -1)
     return to[b.codes]
 
 

@@ -51,7 +51,7 @@ def values(tree: TreeKinship, measurements: Any, value: str | None, variance: An
 
 
 def variance_by_level(tree: TreeKinship, variance: Mapping[str, Any]) -> np.ndarray:
-    """The variance of each node, from a dict by level; 1 on levels that are not in it."""
+    """The variance of each node, given a dict by level; 1 for levels that are not in the dict."""
     out = np.ones(tree.n)
     for level, x in variance.items():
         depth = _depth_of(tree, "variance", level)
@@ -92,7 +92,7 @@ def _put(
     value: str | None,
     variance: Any,
 ) -> None:
-    """Enter the measurements of one DataFrame into `made`; with `level`, all must belong to it.
+    """Enter the measurements of one DataFrame into `made`; all must be of `level`, if given.
 
     `variance` is a number, an array by node, the name of a column, or None for 1.
     """

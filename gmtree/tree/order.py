@@ -15,7 +15,8 @@ _CYCLE_SHOWN = 8
 # If a node has more internal children than this, they need consecutive positions, so that sweeps
 # can sum them with error compensation.
 _LARGE_FAMILY = 1024
-# Children are first put into 2**8 buckets or more, by the leading bits of their parent's number.
+# To group children by parent, we first put them into at least 2**8 buckets by the leading bits of
+# the parent's number.
 _BUCKET_BITS = 8
 
 
@@ -127,7 +128,7 @@ def _heights(
 
 
 def _grouped_by_parent(parent: np.ndarray, is_internal: np.ndarray) -> tuple[Lists, Lists]:
-    """Leaves and internal nodes, grouped by parent; their numbers may be random."""
+    """Leaves and internal nodes, each grouped by parent; fast even if numbers are random."""
     n = parent.size
     shift = np.uint64(max(0, n.bit_length() - _BUCKET_BITS))
     place = np.zeros((2, (n >> int(shift)) + 1), np.uint64)

@@ -17,7 +17,7 @@ _WIDEST_LABEL = 50
 
 
 def lines(tree: TreeKinship, depth: int, children: int) -> list[tuple[str, int | None]]:
-    """Lines of an outline, each with its node, or None if it stands for several nodes."""
+    """Lines of an outline with the node of each, or None if a line stands for several nodes."""
     found: list[tuple[str, int | None]] = []
     # (node, text before it, text before its children)
     waiting: list[tuple[int | str, str, str]] = [(tree.root, "", "")]

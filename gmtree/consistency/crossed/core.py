@@ -286,7 +286,7 @@ class CrossedConsistency:
         return (x, info) if return_info else x
 
     def _measurements(self, noisy: Any) -> np.ndarray:
-        """Measurements in floating point, with 0 for missing ones; all others must be finite."""
+        """Measurements in floating point, 0 if missing; all other values must be finite."""
         check.refuse_all_labels("noisy", noisy)
         a = check.array("noisy", noisy)
         if a.shape != self.shape:

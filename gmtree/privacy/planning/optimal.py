@@ -191,7 +191,7 @@ class Problem:
     def _worst_move(
         self, reach: np.ndarray, best: np.ndarray, second: np.ndarray, above: np.ndarray
     ) -> tuple[float, list[int], int]:
-        """The loss of the worst move, the tops of its two paths, and the level where they part."""
+        """The loss of the worst move, the tops of its two paths, and the level of their fork."""
         classes = self.classes
         leaves = np.flatnonzero(classes.leaf)
         stay = leaves[np.argmax(above[classes.level[leaves]])]
