@@ -282,7 +282,7 @@ class Levels:
         return self._join(z)
 
     def project(self, v: Any, s: Any, nonnegative: bool) -> Any:
-        """``P v`` for a column of variances, or the optimum without negative values."""
+        """Return ``P v`` or the non-negative optimum, given one column of variances."""
         if not nonnegative:
             return self._closest(v, s)
         xp, leaf = self._xp, self._join(self._leaf)
@@ -311,7 +311,7 @@ class Levels:
             above = t[d - 1][parent]
             plain = xp.isfinite(above) & (above > 0)
             share = xp.where(plain, q[d], 0.0) / xp.where(plain, above, 1.0)
-            # Only undetermined siblings share a difference, evenly.
+            # If some siblings are undetermined, only these share the difference, in equal parts.
             count = self._sums(d - 1, xp.where(loose, xp.ones_like(share), 0.0))[parent]
             share = xp.where(xp.isinf(above) & loose, 1.0 / xp.where(loose, count, 1.0), share)
             z[d] = z[d] + share * (z[d - 1] - b[d - 1])[parent]

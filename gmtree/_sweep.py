@@ -183,9 +183,10 @@ def _levels_of_depth(parent: np.ndarray) -> np.ndarray | None:
 
 
 def _segment_subtrees(parent: np.ndarray, width: int) -> tuple[Segment, ...]:
-    """Segments of the nodes above subtrees of similar size, then of these subtrees, as shared.
+    """Cut a tree into subtrees of similar size, which threads share, and the nodes above them.
 
-    The result is empty if subtrees are not ranges, or most of the tree is not in such subtrees.
+    Returns the segments above the subtrees, followed by a segment of all subtrees. The result is
+    empty if subtrees are not ranges, or if such subtrees hold less than half of the nodes.
     """
     n, above = parent.size, parent[1:]
     size = np.ones(n, np.int64)

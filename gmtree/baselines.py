@@ -202,7 +202,7 @@ def privtrie_recursive(tree: Tree, noisy: Any) -> np.ndarray:
     q, shrink = [1.0] * tree.n, [1.0] * tree.n
 
     def weigh(i: int) -> float:
-        """q_i = t_i / (1 + t_i), and 1 / (1 + t_i), at internal nodes."""
+        """Set q_i = t_i / (1 + t_i) and shrink_i = 1 / (1 + t_i) at and below i; return q_i."""
         if children[i]:
             t = 0.0
             for c in children[i]:
@@ -212,7 +212,7 @@ def privtrie_recursive(tree: Tree, noisy: Any) -> np.ndarray:
         return q[i]
 
     def add_path(i: int, above: float) -> None:
-        """Sums of the measurements from the root to each leaf."""
+        """Set x at and below i to the sums of the measurements from the root."""
         x[i] += above
         for c in children[i]:
             add_path(c, x[i])

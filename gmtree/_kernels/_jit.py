@@ -49,8 +49,8 @@ def _stamp_of_shared() -> tuple[int, int]:
 _SHARED = _stamp_of_shared()
 _has_warned = False
 
-# A kernel allocates nothing, so it need not count references to arrays, and it is never called from
-# C. Compiling the code for both would take a third of the time.
+# Leave out code for counting references, because kernels allocate nothing, and the entry point for
+# C, because nobody calls kernels from C. Compiling both would take a third of the time.
 _OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
 
 
@@ -151,8 +151,8 @@ def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
 
 # A call is small if none of its arrays has more entries.
 _SMALL = 4096
-# Seconds that a kernel is interpreted before it is compiled, which takes several times as long,
-# or before its machine code is loaded from disk, which takes about as long.
+# Seconds that a kernel is interpreted before it is compiled or before its machine code is loaded
+# from disk. Compiling takes several times as long, and loading about as long.
 _BEFORE_COMPILING, _BEFORE_LOADING = 0.05, 0.01
 
 _always_compile = os.environ.get("GMTREE_ALWAYS_COMPILE", "") not in ("", "0")

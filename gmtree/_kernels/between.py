@@ -9,11 +9,11 @@ their values at the price 0 and of the bounds of the remaining children. This ho
 ``low_p`` to ``high_p``. At all other prices, different children are cut off, so the family is
 judged again.
 
-`collect` computes z and q, and `scan` the prices that follow from them, parents first. If the
-children of a node are leaves, its price is right for the price of its parent. Otherwise it is right
-if z and q of its children remain as they are. When nothing had to be judged again, prices and
-bounds agree, which are the conditions of optimality. Newton's method can swing back and forth, so
-steps may be shortened, and it may fail to end.
+`collect` computes z and q, children first. From these, `scan` computes prices, parents first. If
+all children of a node are leaves, its new price is exact, given the price of its parent. Otherwise
+it is exact only if z and q of its children do not change. If no family had to be judged again,
+prices and bounds agree, so the conditions of optimality hold. Newton's method can swing back and
+forth. Steps are then shortened, but the method may still fail to end.
 """
 
 from typing import NamedTuple
@@ -23,7 +23,7 @@ import numpy as np
 from gmtree._kernels._jit import inlined, kernel
 from gmtree._kernels._shared import ONE, ZERO, add, at, lower_of, upper_of, variance_of
 
-# Stretches of this many leaves are added up without compensation.
+# Within stretches of this many leaves, rounding errors of sums are not compensated.
 BLOCK = np.uint64(256)
 # Several times the rounding error of a number.
 NEAR = 2e-15
@@ -43,7 +43,7 @@ class State(NamedTuple):
     lower: np.ndarray | None
     upper: np.ndarray | None
 
-    # whether t and b of the node may have changed
+    # Nodes whose t and b may have changed are marked.
     dirty: np.ndarray
     z: np.ndarray
     q: np.ndarray
@@ -52,7 +52,7 @@ class State(NamedTuple):
     low: np.ndarray
     high: np.ndarray
     d: np.ndarray
-    # the last step of d, and the longest that is allowed
+    # The last step of d, and the longest step that is allowed next.
     step: np.ndarray
     limit: np.ndarray
 
@@ -64,7 +64,7 @@ def _cut(x, least, most):
 
 @inlined
 def _include(line, x, variance, least, most, d):
-    """(t, sum, low, high) with one more child."""
+    """Return (t, sum, low, high) of a family, changed to include one more child at the price d."""
     t, total, low, high = line
     if variance == 0.0 or least == most:
         return t, total + _cut(x, least, most), low, high
@@ -113,7 +113,7 @@ def _store(state, p, family):
 
 @kernel
 def begin(state, start, stop):
-    """Cut off the leaves whose measurements are beyond their bounds, and set all prices to 0."""
+    """Set all prices to 0, at which leaves with measurements beyond their bounds are cut off."""
     for p in range(np.uint64(start), np.uint64(stop)):
         if state.first_inner[p] == state.first_inner[p + ONE]:
             _store(state, p, _judge(state, p, 0.0))
@@ -247,7 +247,7 @@ def _price(state, p, above):
 
 @inlined
 def _shortened(state, p, d):
-    """The new price d, or one on the way to it if prices swing back and forth.
+    """The new price d, or a price between the old one and d if prices swing back and forth.
 
     A step back is at most half as long as the step before, and steps in one direction may grow.
     """

@@ -81,9 +81,9 @@ def _need(least, z, weight):
 
 @inlined
 def _judge_one(order, v, s, bounds, splits, split, r, counts, d, t, b, tau):
-    """(t, b, tau) of `_judge` with one more leaf, at position r, if it `counts`.
+    """Return (t, b, tau) of `_judge`, changed to include the leaf at position r if it `counts`.
 
-    Branches on whether a leaf is held would be unpredictable, so there are none.
+    There are no branches on whether a leaf is held, because the processor could not predict them.
     """
     x = v[at(order, r)]
     bound = _bound(bounds, r)
@@ -103,8 +103,9 @@ def _judge_one(order, v, s, bounds, splits, split, r, counts, d, t, b, tau):
 def _judge(order, v, s, bounds, splits, split, first, stop, d):
     """(leaf_t, leaf_b, leaf_tau) of leaves `first` to ``stop - 1``, held if d is too small.
 
-    No leaf is held if d is None. Four sums side by side do not wait for each other. The last up to
-    three leaves are added without a loop, whose end would be unpredictable in small families.
+    If d is None, no leaf is held. The processor computes the four independent sums at the same
+    time. The last leaves (at most three) are added without a loop, because the processor could not
+    predict the end of a loop over few leaves.
     """
     t0 = t1 = t2 = t3 = b0 = b1 = b2 = b3 = 0.0
     tau0 = tau1 = tau2 = tau3 = -np.inf
@@ -128,7 +129,7 @@ def _judge(order, v, s, bounds, splits, split, first, stop, d):
 
 @kernel
 def begin(state, largest, seen, start, stop):
-    """No leaf is held; sets seen[0] if a value is not finite or larger than `largest`."""
+    """Start without held leaves; set seen[0] if a value is not finite or larger than `largest`."""
     order, v, s, bounds = state.order, state.v, state.s, state.bound
     fits = True
     for p in range(np.uint64(start), np.uint64(stop)):
@@ -143,7 +144,8 @@ def begin(state, largest, seen, start, stop):
         state.dirty[p] = 1
         state.entered[p] = 0
         fits &= abs(v[at(order, p)]) <= largest
-    # A single loop over all leaves: over each family by itself it would take several times as long.
+    # This is a single loop over all leaves, because separate loops over families would take several
+    # times as long.
     for r in range(np.uint64(state.first_leaf[start]), np.uint64(state.first_leaf[stop])):
         fits &= abs(v[at(order, r)]) <= largest
     if not fits:
@@ -175,13 +177,13 @@ def _need_of_inner(state, split, c, z, q):
     t, b, tau = state.leaf_t[c] + state.inner_t[c], state.b[c], state.tau[c]
     if state.s is None:
         return tau * (1.0 + t) + (b - state.v[at(state.order, c)])
-    # If nothing can be shared, leaves do not move, and tau is plus or minus infinity.
+    # If t is 0, the leaves cannot move, and tau is plus or minus infinity.
     return _need(b + t * tau if t > 0.0 else tau, z, _weight(split, q))
 
 
 @inlined
 def _stays_split(splits, s, leaf_t, inner, first, last):
-    """Whether some child is still undetermined: a leaf that is not held, or an internal node."""
+    """Whether some child is still undetermined, either a leaf that is not held or an inner node."""
     if splits is None or s is None or leaf_t > 0.0:
         return splits is not None
     some = False
@@ -236,7 +238,7 @@ def collect(state, start, stop):
 
 @inlined
 def _least_so_far(splits, d, low):
-    """d, but at most `low` if no family is split: then only rounding can put d above it."""
+    """d, but at most `low` if no family is split, since only rounding could then make d larger."""
     return d if splits is not None else min(d, low)
 
 

@@ -84,7 +84,7 @@ def _lengthened(ways, r, n_internal, slope, stiffness, can, can_other):
 
 @kernel
 def largest_gain(parent, order, v, s, lower, upper, x, near, giving, taking):
-    """The largest best trade or distance from a bound or an exact value; children before parents.
+    """The largest size of a trade, or distance from a bound or exact value; children first.
 
     A node within the distance `near` of a bound counts as being at the bound. `giving` and `taking`
     hold zeros on entry.

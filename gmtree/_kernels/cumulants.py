@@ -138,7 +138,7 @@ def _beside(sums, tree, i, c, left, right):
 
 @helper
 def _step_up(tree, c, weight, left, right):
-    """W of the parent, if siblings left and right of c have the weights `left` and `right`."""
+    """Return W of the parent of c; siblings left and right of c have weights `left` and `right`."""
     r = at(tree.rank, c)
     p = np.uint64(tree.parent[r])
     own = weight * share(tree.q, tree.s, tree.t, r, p)
@@ -147,7 +147,7 @@ def _step_up(tree, c, weight, left, right):
 
 @helper
 def _own(tree, i, e, w):
-    """Fourth cumulant of the noise of node i if z_i has weight e, and ``h e - w`` for below."""
+    """Fourth cumulant of the noise of node i if z_i has weight e, and the weight ``h e - w``."""
     r = at(tree.rank, i)
     g, h, _ = weights(tree.s, tree.t, r)
     return _fourth(g * e) * _noise(tree.kappa, r), h * e - w
@@ -155,7 +155,7 @@ def _own(tree, i, e, w):
 
 @helper
 def _descend(tree, i, e, w, path, weight, size, left, right):
-    """Fourth cumulants of the nodes beside a path down from i, and the weight e at its end."""
+    """Walk down a path from i; return the fourth cumulants beside it, and i, e and w at its end."""
     total = 0.0
     j = size
     while j > ZERO:

@@ -45,7 +45,7 @@ def leave_one_out(
     variance)``, where s and the variance in the last sum are in units of `scale`. `heard`, `spread`
     and `depth` are working memory, by position of internal nodes.
     """
-    # Sums of the current level, which are faster to update than an array.
+    # Local variables for the sums of the current level, which are faster than entries of an array.
     count = first_power = second_power = chi2 = 0.0
     current = ZERO
     for r in range(np.uint64(parent.size)):

@@ -47,10 +47,10 @@ def _need(lack, weight):
 
 @kernel
 def least_steps(parent, order, q, s, t, v, b, bound, tau):
-    """tau_p = max over children of (least_c - z_c) / q_c, children first; `tau` holds -inf.
+    """tau_p = max over children of (least_c - z_c) / q_c, children first; `tau` starts as -inf.
 
-    A child that cannot move (q_c = 0) requires nothing, or an infinite step if it is already below
-    its least value.
+    For a child that cannot move (q_c = 0), the quotient counts as -inf, or as inf if the child is
+    below its least value.
     """
     n_internal = np.uint64(t.size)
     # A single node has no parent.

@@ -106,8 +106,8 @@ def place_buckets(parent, is_internal, shift, place):
 def fill_buckets(parent, is_internal, shift, place, pair):
     """Append (i, p) to its bucket: pair[place[k, p >> shift]], with the places of `place_buckets`.
 
-    The parents of a bucket are so close to each other that what is known of them fits into the
-    cache. With random numbers, access to memory takes most of the time otherwise.
+    The parents of a bucket have similar numbers, so their entries in other arrays fit into the
+    cache. Without buckets, random access to memory would take most of the time.
     """
     n = np.uint64(parent.size)
     for i in range(n):
@@ -219,8 +219,8 @@ def count_heights(height, sizes):
 def order_internal(root, height, end, child, cursor, n_internal, order, position_parent):
     """Walk internal nodes in final order and append each child to the bucket of its height.
 
-    Descending height, ties by the parent's position, then by number. `cursor[k]` holds the
-    position where height k + 1 begins and is used up.
+    Within a height, nodes are ordered by the position of their parent, then by number. On entry
+    `cursor[k]` holds the position at which height k + 1 begins; it is overwritten.
     """
     order[0] = root
     for r in range(np.uint64(n_internal)):

@@ -65,7 +65,7 @@ def are_ancestors(jump, rank, i, j, out, start, stop):
 
 @kernel
 def all_distances(parent, order, edge, out, start, stop):
-    """d_ij = d_parent(i),j + e_i for every j before i; `out` holds zeros."""
+    """d_ij = d_parent(i),j + e_i for every j before i; `out` holds zeros on entry."""
     for r in range(np.uint64(start), np.uint64(stop)):
         i, p = at(order, r), at(order, parent[r])
         step = 1 if edge is None else edge[i]

@@ -415,7 +415,7 @@ def _cut(state, p, start, middle, stop, x, left, variance, value, low, high):
 
 @inlined
 def _settle_at_zero(state, start, stop):
-    """Settle entries at the price 0, which does not depend on the rest of the tree."""
+    """Settle entries, given that the price is 0 whatever the rest of the tree does."""
     entries = state.entries
     for k in range(start, stop):
         if entries.price[k] < 0.0 or (entries.price[k] == 0.0 and entries.jump[k] == np.inf):

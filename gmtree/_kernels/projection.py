@@ -37,8 +37,8 @@ from gmtree._kernels._shared import (
 # Sums of at least this many consecutive siblings are compensated, since rounding errors that are
 # equal for all siblings do not average out.
 LONG = np.uint64(128)
-# Like `LONG`, but for several columns, which are added up one after the other. This many rows fit
-# into the cache of a processor.
+# Like `LONG`, but for several columns, which are added up one after the other: the rows of a
+# stretch then fit into the cache of the processor.
 LONG_ROWS = np.uint64(4096)
 
 
@@ -217,7 +217,7 @@ def up_leaves(parent, order, v, b, start, stop):
 
 @kernel
 def up_leaf_families(parent, order, v, b, start, stop):
-    """`up_leaves` with four sums side by side: faster where families are large."""
+    """`up_leaves` with four independent sums, which is faster if families are large."""
     r, stop = np.uint64(start), np.uint64(stop)
     new = first_new_parent(parent, b.shape[0], r)
     while r < stop:
@@ -292,8 +292,8 @@ def up_inner(parent, order, s, t, inverse, v, b, start, stop):
                     b[p, j] += total_of(total, lost)
                 r = first
         if v.ndim == 1 and _is_chain(parent, first, r):
-            # Each position depends on the one before, so their sums are passed in a register, not
-            # in memory.
+            # On a chain, each position waits for the sum of the one before. So the sum is passed in
+            # a register and not in memory.
             below = b[r - ONE]
             while r > first:
                 r -= ONE
@@ -329,7 +329,8 @@ def root(order, s, t, inverse, v, b, out, largest, seen):
 def down_inner(parent, order, q, s, t, inverse, v, b, out, largest, seen, start, stop):
     """x_i = z_i + q_i d_parent, then d_i = (x_i - b_i) / t_i in place of b_i.
 
-    Computing z_i again costs less than having kept it. `out` may be `v`.
+    z_i is computed again, because this takes less time than storing it on the way up. `out` may be
+    `v`.
     """
     fits = True
     for first in range(np.uint64(start), np.uint64(stop), LONG):

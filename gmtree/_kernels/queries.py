@@ -114,7 +114,8 @@ def cover_sums(
                     _add_node(v, right, out, k)
                 _add_places(child, v, prefix, first, s + ONE, t, out, k)
                 continue
-        # A single node covers the range. If it is an only child, its parent covers the range, too.
+        # A single node covers the range. If it is an only child, its parent has the same leaves and
+        # takes its place.
         while top != root:
             p = np.uint64(parent[top])
             if np.uint64(start[p + ONE]) - np.uint64(start[p]) > ONE:

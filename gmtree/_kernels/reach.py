@@ -102,9 +102,10 @@ def find_infeasible(
 
 @kernel
 def find_reach(problem, s, t, x, base, least, most):
-    """Ranges of undetermined internal nodes, and their values if their parents give them nothing.
+    """Ranges of undetermined internal nodes, and their values without a share of the parent.
 
-    Their determined children already have their final values. Children come before parents.
+    The children of these nodes that are determined already have their final values. Children come
+    before parents.
     """
     order, first_leaf, first_inner, inner, lower, upper = problem
     p = np.uint64(t.size)
@@ -136,7 +137,7 @@ def find_reach(problem, s, t, x, base, least, most):
 
 @inlined
 def _reach(problem, s, t, base, least, most, p, m):
-    """(node, base, least, most, is_open) of child m of p; its leaves come first."""
+    """Return (node, base, least, most, is_open) of child m of p, counted with leaves first."""
     order, first_leaf, first_inner, inner, lower, upper = problem
     leaves = np.uint64(first_leaf[p + ONE]) - np.uint64(first_leaf[p])
     if m < leaves:

@@ -42,7 +42,7 @@ def ranges(order, first_leaf, first_inner, inner, x, out, room):
             total += out[at(order, c)]
             extra += np.int64(room[c])
         i = at(order, p)
-        # Its own floor and ceiling, limited to the numbers that its children can add up to.
+        # Of its floor and ceiling, keep the numbers that its children can add up to.
         least = max(np.int64(np.floor(x[i])), total)
         most = min(np.int64(np.ceil(x[i])), total + extra)
         if least > most:
@@ -55,7 +55,7 @@ def ranges(order, first_leaf, first_inner, inner, x, out, room):
 
 @helper
 def _wanted(order, first_leaf, first_inner, inner, out, room, p):
-    """Units of p beyond the least numbers of its children, and number of children with room."""
+    """Number of units that p must pass on, and number of children that can take one."""
     wanted = out[at(order, p)]
     takers = 0
     for r in range(np.uint64(first_leaf[p]), np.uint64(first_leaf[p + ONE])):
@@ -118,7 +118,7 @@ def _offer(fraction, node, size, wanted, f, i):
     if size < wanted:
         fraction[size] = f
         node[size] = i
-        # Sift up, since the entry that loses first belongs on top.
+        # Move the new entry up, because the entry that loses its unit first belongs on top.
         k = size
         while k > 0 and _loses_first(fraction, node, k, (k - 1) // 2):
             up = (k - 1) // 2

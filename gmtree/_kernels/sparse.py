@@ -33,7 +33,7 @@ def generation_rows(parent, root, node, edge, indices, data):
 
 @kernel
 def neighbour_rows(parent, root, start, child, edge, diagonal, indices, data):
-    """Symmetric rows of neighbours with the entries e, or -e if there is also a diagonal.
+    """Rows of a symmetric matrix: e for each edge, or -e if there is also a diagonal.
 
     The children of i, ascending, are child[start[i]:start[i + 1]]; parent and diagonal are
     merged in between.

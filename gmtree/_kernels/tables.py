@@ -247,7 +247,7 @@ def split(leaves, rho, relax, x, w, found, start, stop):
             new = relax * own + (1.0 - relax) * z + min(old, 0.0)
             w[k, c] = new
             positive = max(own, 0.0) if new > 0.0 else 0.0
-            # There are no branches, since they would be mispredicted at every other cell.
+            # There are no branches, because the processor would mispredict every second one.
             negative = 0.5 * (abs(slope) - slope)
             rest = slope + negative
             gap += rest * positive

@@ -123,7 +123,7 @@ def growth(folder: Path, sizes: tuple[int, ...], report: Report) -> Iterator[Che
             data = Data(folder / str(nodes), nodes, client)
         seconds = time.perf_counter() - start
         report.say(f"{data.n:,} nodes were written in {seconds:.0f} s, and are reconciled now.")
-        # New workers, because the peak memory of the others includes the writing of leaves.
+        # Start new workers, because the peak memory of the old ones includes the writing of leaves.
         with workers(2) as client:
             if not per_node:
                 data.make()  # compiles

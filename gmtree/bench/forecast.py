@@ -21,7 +21,7 @@ SPEC = [["all"], ["all", "group"], ["all", "group", "shop"]]
 
 
 def run(report: Report, settings: Settings) -> None:
-    """Compare a large tree, from DataFrame to DataFrame, and groups, from array to array."""
+    """Compare times for a large tree (with DataFrames) and for crossed groups (with arrays)."""
     if not (find_spec("pandas") and find_spec("hierarchicalforecast")):
         report.notes.append("Not measured, since pandas or hierarchicalforecast is missing.")
         return
@@ -161,7 +161,8 @@ class Case(NamedTuple):
 
 
 METHODS = ("ols", "wls_struct", "wls_var", "mint_shrink")
-# A crossing of one row is a tree. The last one has the shape of offices by materials.
+# A crossing with one row is a tree. The last case has the shape of a data set of offices by
+# materials.
 CASES = [
     Case((1, 600, 600), METHODS),
     Case((104, 8, 832), METHODS),
@@ -171,9 +172,9 @@ CASES = [
     Case((110, 50, 5500), ("wls_var",), intervals=True, steps=1, limit=5),
     Case((28, 3213, 11449), METHODS[:3], limit=5),
 ]
-# Largest number of series for which their dense solver is also used.
+# Largest number of series for which hierarchicalforecast's dense solver is measured, too.
 MOST_DENSE = 1000
-# Largest number of series for which calls are so fast that more of them are made.
+# Up to this number of series, calls are fast, so we time more of them.
 SMALL = 2000
 
 
@@ -204,11 +205,11 @@ def grouped(table: Table, times: int, full: bool) -> Iterator[Check]:
 def _compare(
     case: Case, method: str, S: Any, data: dict[str, Any], times: int
 ) -> tuple[float, float, float | None]:
-    """Our time, the least of theirs, and the difference from their dense solver.
+    """Time of gmtree, best time of hierarchicalforecast, and difference from its dense solver.
 
-    Their sparse solver has no `mint_shrink`, and its intervals take longer than those of the dense
-    solver. With `nonnegative` both of their solvers solve a different problem, and the dense solver
-    takes minutes.
+    hierarchicalforecast's sparse solver has no `mint_shrink`, and its intervals take longer than
+    those of the dense solver. With `nonnegative`, both solvers solve a different problem, and the
+    dense solver takes minutes.
     """
     from hierarchicalforecast import methods as theirs
 
@@ -233,8 +234,9 @@ def _compare(
     if (case.intervals or case.shape[2] <= MOST_DENSE) and not case.nonnegative:
         dense = S.toarray()
         actions.append(lambda: mean.append(run(theirs.MinTrace(method), dense)))
-    # Ours alternates with one of their solvers at a time: after a call that takes long, the caches
-    # of the processor are empty, which would delay only the call that comes next.
+    # We time gmtree in turn with one of hierarchicalforecast's solvers at a time. A long call
+    # empties the caches of the processor and so delays the next call, which would otherwise always
+    # be the same one.
     pairs = [best_times([ours, each], times, PATIENCE) for each in actions]
     a, b = min(pairs, key=lambda pair: pair[1])
     off = float(abs(mean[0] - run(MinTrace(method), S)).max()) if mean else None

@@ -84,7 +84,7 @@ class LevelByLevel:
             )
 
     def project(self, noisy: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """The consistent values closest to the measurements."""
+        """Return the consistent values closest to the measurements, computed level by level."""
         if out is None:
             out = np.empty_like(noisy)
         z = out if self.order is None else np.empty_like(noisy)

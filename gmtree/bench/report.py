@@ -219,7 +219,7 @@ class Report:
 
     @property
     def is_right(self) -> bool:
-        """Whether all checks of results hold; speed and memory do not matter."""
+        """Whether all checks of results hold. Checks of speed and memory do not count."""
         return all(check.holds for check in self.checks if check.about_results)
 
     def as_markdown(self) -> str:

@@ -65,7 +65,8 @@ def run(report: Report, settings: Settings) -> None:
         for part in parts[name]:
             report.step(f"{data.TITLES[name]}: {part.label}")
             table.add(*time_part(part, per_node, settings))
-        # If an algorithm has no times for some sizes, these are the largest sizes.
+        # An algorithm is not timed at the largest sizes if it would take too long, so its line may
+        # be shorter.
         lines = [
             Line(algorithm, table.numbers("nodes")[: len(times)], times)
             for algorithm in ALGORITHMS
@@ -105,7 +106,7 @@ def time_part(part: data.Part, per_node: dict[str, float], settings: Settings) -
         if RECURSIVE_BYTES * tree.n > _memory.limit() or per_node[name] * tree.n > most:
             seconds.append(None)
             continue
-        gc.collect()  # Otherwise this call might be charged for garbage of earlier calls.
+        gc.collect()  # so that the timed call does not collect the garbage of earlier calls
         taken = best_time(partial(function, tree, v), 2, WORTH_REPEATING)
         per_node[name] = taken / tree.n
         seconds.append(taken)

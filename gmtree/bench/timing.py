@@ -89,7 +89,7 @@ def peak_bytes(action: Action) -> int:
 def peak_memory() -> int | None:
     """Peak memory of this process, in bytes; None if the platform does not report it."""
     try:
-        # Unlike `ru_maxrss`, this number does not include the peak of the parent process.
+        # We do not use `ru_maxrss`, because it may include the peak of the parent process.
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024

@@ -45,8 +45,8 @@ but not their size.
 From files, DataFrames and forecasts
 ------------------------------------
 
-Two functions and a command return these columns for other data, the most suspicious value first.
-On the command line, ``--report`` writes them to a second file:
+The same columns exist for files, DataFrames and forecasts, with the most suspicious value first. On
+the command line, ``--report`` writes them to a second file:
 
     gmtree reconcile meters.csv --levels feeder,building --value kwh --variance 4
         -o consistent.csv --report suspicious.csv

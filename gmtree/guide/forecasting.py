@@ -24,7 +24,7 @@ together with `gmtree.forecast.reconcile_cross_temporal`.
 Coming from hierarchicalforecast
 --------------------------------
 
-Keep your code, and exchange the reconcilers:
+Keep your code, and replace the reconcilers:
 
     from hierarchicalforecast.core import HierarchicalReconciliation
     rec = HierarchicalReconciliation([gm.forecast.MinTrace("ols"), gm.forecast.BottomUp()])
@@ -34,7 +34,7 @@ Or call gmtree alone, with the same frames. The columns of results have the same
 
     gm.forecast.reconcile(base, S_df, tags, method=["ols", "bottom_up"])
 
-This table lists what replaces the names of hierarchicalforecast:
+For each name of hierarchicalforecast, this table shows what to use in gmtree:
 
     hierarchicalforecast             gmtree.forecast
     BottomUp, BottomUpSparse         BottomUp
@@ -83,8 +83,9 @@ an AMD EPYC with 2 cores and hierarchicalforecast 1.5.3:
     28 x 3,213 groups with gaps, wls_struct               14,614   0.0099   0.0092
 
 Without intervals, hierarchicalforecast's sparse solver iterates, and needs few iterations if the
-weights are nearly proportional to the numbers of leaves. It stops early: on the groups with gaps,
-its bottom series differ from the optimum by 9 % for ``ols`` and by 0.002 % for ``wls_struct``.
+weights are nearly proportional to the numbers of leaves. It also stops before it reaches the
+optimum: on the groups with gaps, its bottom series differ from the optimum by 9 % for ``ols`` and
+by 0.002 % for ``wls_struct``.
 
 The base forecast of b is negative, and ``bottom_up`` keeps it. With ``nonnegative=True`` it becomes
 0, and the total grows:

@@ -2,7 +2,7 @@
 
 The projection is linear in the measurements: x = P v. Its transpose, which back-propagation
 needs, is again a projection: P^T g = project(s * g) / s if all variances s are finite and
-positive. So the backward pass costs what the forward pass costs.
+positive. So the backward pass takes as long as the forward pass.
 
 >>> import numpy as np, gmtree as gm
 >>> rng = np.random.default_rng(0)
@@ -33,9 +33,10 @@ True
     total = lambda v: gmtree.jax.reconcile(gm.shapes.star(3), v)[0]
     weights = jax.grad(total)(jax.numpy.zeros(3))
 
-Nodes are the last axis, ``(batch, n)``, or the one before, ``(n, columns)``. With
-``nonnegative=True`` all leaves are at least 0, and the derivative treats leaves that are 0 as
-fixed. A list of trees, ``Reconcile([regions, products])``, makes values add up along several axes.
+The axis of the nodes is the last one, as in ``(batch, n)``, or the one before it, as in ``(n,
+columns)``. With ``nonnegative=True`` all leaves are at least 0, and the derivative treats leaves
+that are 0 as fixed. A list of trees, ``Reconcile([regions, products])``, makes values add up along
+several axes.
 
 The example ``examples/neural_reconciliation.py`` trains networks on employment in 21 series.
 Without the layer, the largest gap between a forecast and the sum of its parts is 400,000 people;

@@ -26,16 +26,16 @@ Assumptions, all written into the ledger
 
 - *The tree is public.* Which counties exist must not depend on the data. List empty ones too.
 - *The unit is stated truthfully.* By default one record is protected. If a person may have K
-  records, pass ``max_contributions=K``: the noise grows by the factor K. Only
-  `gmtree.release_frame` with ``person=`` enforces this bound. In other calls it is your promise.
+  records, pass ``max_contributions=K``: the noise then becomes K times as large. Only
+  `gmtree.release_frame` with ``person=`` enforces this bound. In all other calls you have to make
+  sure that it holds.
 - *Invariants are outside the guarantee.* A count that is published exactly (``invariants=``) can
   reveal records. The ledger lists it.
 - *Losses of all releases about the same people add up.* An `gmtree.privacy.Account` keeps the sum
   in a file and refuses a release that would exceed it.
 
-gmtree has not been audited independently. The noise is exact (integers, no floating point) and
-its random generator cannot be seeded, but side channels such as running time and memory are not
-covered.
+gmtree has not been audited independently. The noise is exact (integers, no floating point), and its
+random generator cannot be seeded. Side channels such as running time and memory are not covered.
 
 Nothing that was charged is lost
 --------------------------------
@@ -63,8 +63,8 @@ run has charged but not written.
 Choosing epsilon and K
 ----------------------
 
-Start with the error that your users can accept, and find the smallest epsilon that reaches it. A
-plan needs no data:
+Decide which error your users can accept, and find the smallest epsilon with this error. A plan
+needs no data:
 
 >>> for epsilon in (0.5, 1, 2):
 ...     print(epsilon, gm.plan(tree, epsilon=epsilon).std_error.round(1).tolist())
@@ -78,8 +78,8 @@ noise for everyone, and a smaller K drops records. `gmtree.privacy.kept_share` s
 on an estimate of the share of records that each K keeps. ``shares=`` moves budget between levels,
 and `gmtree.privacy.optimal_shares` finds the best division for a stated purpose.
 
-With a small probability delta that the bound fails, Gaussian noise is often smaller. State both as
-the target, and the ledger keeps to it exactly:
+If you accept a small probability delta that the bound fails, you can use Gaussian noise, which is
+often smaller. Pass epsilon and delta as the target, and the release meets it:
 
 >>> plan = gm.plan(tree, epsilon=1, delta=1e-9, mechanism="discrete_gaussian")
 >>> plan.ledger.measure, bool(plan.ledger.epsilon(1e-9) <= 1)
@@ -135,7 +135,7 @@ Glossary
 - values: the published values; with ``nonnegative=True`` or ``integer=True`` they differ from
   `estimate`.
 
-With the shares left equal, the loss at each level is a third of the budget:
+By default all shares are equal, so each of the three levels gets a third of the budget:
 
 >>> float(r.ledger.levels[0].loss)
 0.3333333333333333

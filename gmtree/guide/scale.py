@@ -1,14 +1,14 @@
 """Scale: threads, memory, compilation, and more than one machine.
 
-One sweep reads and writes every node once, so it costs about as much as copying a vector of the
-same length, and time and memory grow in proportion to the number of nodes.
+One sweep reads and writes every node once. So it takes about as long as copying a vector of the
+same length. Time and memory grow in proportion to the number of nodes.
 
 Memory
 ------
 
-A tree keeps at most 16 bytes per node. A `gmtree.Consistency` keeps a few numbers per internal
-node if all variances are equal, and per node otherwise. Results in new memory take longer, since
-the first write to memory is slow. With ``out=`` you can use the same memory again:
+A tree keeps at most 16 bytes per node. A `gmtree.Consistency` keeps a few numbers per internal node
+if all variances are equal. Otherwise it keeps a few numbers per node. Results in new memory take
+longer, since the first write to memory is slow. With ``out=`` you can use the same memory again:
 
 >>> import numpy as np, gmtree as gm
 >>> tree = gm.shapes.complete(2, 10)
@@ -28,9 +28,10 @@ not depend on the number of threads, to the last bit.
 The first call
 --------------
 
-Small trees are handled by plain Python at first. A large tree, or repeated calls, compile each
-kernel once (up to a few seconds each) and keep the result on disk, beside the package or in
-``NUMBA_CACHE_DIR``. For containers, ``gmtree warm`` compiles everything ahead of time.
+On small trees, gmtree at first runs its kernels as plain Python. For a large tree, or after
+repeated calls, it compiles each kernel once, which takes up to a few seconds. The machine code is
+kept on disk, beside the package or in ``NUMBA_CACHE_DIR``. For containers, ``gmtree warm`` compiles
+everything ahead of time.
 
 More than one machine
 ---------------------
@@ -52,10 +53,10 @@ This command times sweeps in units of one copy on your machine:
 
     gmtree bench bars
 
-Past one machine, ``gmtree bench dask --nodes 1e9`` took 69 s for a billion nodes with two workers
-of one gigabyte on an AMD EPYC with 2 cores. Each worker used at most 0.6 GB, and the processor time
-per node was 1.12 times that of ten million nodes. ``gmtree bench peers`` compares with other
-packages on the same trees, and ``gmtree bench scale`` draws time against size.
+For data larger than one machine: ``gmtree bench dask --nodes 1e9`` took 69 s for a billion nodes
+with two workers of one gigabyte on an AMD EPYC with 2 cores. Each worker used at most 0.6 GB, and
+the processor time per node was 1.12 times that of ten million nodes. ``gmtree bench peers``
+compares with other packages on the same trees, and ``gmtree bench scale`` draws time against size.
 
 A float64 vector for a tree with a hundred million nodes takes this many megabytes:
 

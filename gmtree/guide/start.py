@@ -66,9 +66,9 @@ Reconciliation makes them coherent:
 Recursions over trees
 ---------------------
 
-With the Generation Matrix G of a tree, recursions become products and solves. A solve with G takes
-one sweep from the root to the leaves, and a solve with its transpose one sweep back. Here such a
-sweep counts the nodes in the subtree of each node:
+With the Generation Matrix G of a tree, recursions become products and solves. A solve with G is one
+sweep from the root to the leaves. A solve with its transpose is one sweep from the leaves to the
+root. Here such a sweep counts the nodes in the subtree of each node:
 
 >>> G = gm.GenerationMatrix(tree)
 >>> G.T.solve(np.ones(tree.n)).astype(int).tolist()

@@ -109,9 +109,9 @@ the responses of the children are added up; then the node's own measurement shea
 bounds clip it. At the root the price is 0. On the way down, each node derives the price of its
 children from its own value. Because the objective is convex, such prices exist and prove
 optimality. Subtrees without bounds have linear responses, so only bounds cost more than two sweeps.
-On large trees Newton's method is usually faster: it solves for the prices with the straight pieces
-at the current prices. Once the pieces no longer change, the prices are optimal. If this takes more
-than a few rounds, the polylines are added up.
+On large trees Newton's method is usually faster. In each round it replaces every polyline by its
+straight piece at the current price, and solves for new prices. Once the pieces no longer change,
+the prices are optimal. If this takes more than a few rounds, the exact method above takes over.
 
 >>> leaves = gm.Consistency(tree).project(noisy, lower=0, upper=6)[tree.leaves]
 >>> bool(leaves.min() >= 0), bool(leaves.max() <= 6)

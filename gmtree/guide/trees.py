@@ -33,9 +33,9 @@ Numbering
 
 Nodes keep your numbers, and every array with one entry per node is in this numbering. Arrays with
 one entry per leaf are in the order of ``tree.leaves``, by ascending number. Internally, nodes are
-in *canonical order*: by descending height, with the children of each parent together. If your
-numbering is canonical, too, a sweep takes about a tenth of the time that it takes in a random
-numbering. So before many sweeps it pays to renumber the tree once:
+in *canonical order*: by descending height, with the children of each parent together. If your own
+numbering is canonical, a sweep takes about a tenth of the time that it takes in a random numbering.
+So before many sweeps it pays to renumber the tree once:
 
 >>> canonical = tree.canonical()
 >>> canonical.parent.tolist(), tree.order.tolist()

@@ -392,7 +392,7 @@ class GenerationMatrix(TreeMatrix):
     def _eigenvector(
         self, sweep: Sweep, i: int, others: np.ndarray, side: str, kin: str
     ) -> np.ndarray:
-        """The eigenvector that is 1 at i, and not zero only at i and `others`."""
+        """The eigenvector that is 1 at node i, and 0 except at i and `others`."""
         node = self.node_weight
         gap = np.ones_like(node)
         gap[others] = node[others] - node[i]

@@ -381,8 +381,8 @@ class CrossedConsistency:
         except ContradictionError as error:
             check.fail(
                 "noisy",
-                "must allow values that are not negative, with nonnegative=True; those known "
-                f"exactly (variance 0) do not: {named(self._pair(error.series))} is missed by "
+                "must allow non-negative values if nonnegative=True. The values known exactly "
+                f"(variance 0) rule them out: {named(self._pair(error.series))} is missed by "
                 f"{error.difference:.6g}.",
             )
         return self._by_pair(values), info

@@ -179,8 +179,8 @@ def _refuse_not_met(
         query, node = tuple(problem.axes.names), problem.tree.leaves[number // problem.cells]
     check.fail(
         "measurements",
-        "must allow cells that are not negative, with nonnegative=True; those known exactly "
-        f"(variance 0) do not: query {query!r} at node {node} is missed by "
+        "must allow cells that are not negative if nonnegative=True. The values known exactly "
+        f"(variance 0) rule them out: query {query!r} at node {node} is missed by "
         f"{error.difference:.6g}.",
     )
 

@@ -98,7 +98,9 @@ class TableProblem:
         known = {query.axes: q for q, query in enumerate(self.queries)}
         for kept, name, value in self.axes.by_query("measurements", given):
             if kept not in known:
-                check.fail("measurements", f"must have a variance; query {name!r} has none.")
+                check.fail(
+                    "measurements", f"must hold only queries with a variance; {name!r} has none."
+                )
             if kept:
                 check.refuse_labels("measurements", value)
             else:

@@ -68,7 +68,7 @@ class Library(ABC):
         """A DataFrame in which columns are replaced, or added at its end."""
 
     def append(self, frame: Any, added: Mapping[str, Any]) -> Any:
-        """A DataFrame with added rows; where these lack a column of the frame, entries are missing.
+        """A DataFrame with added rows, whose entries are missing in columns that `added` lacks.
 
         A column keeps its type if this type can hold the added entries unchanged. A categorical
         type gets further categories. Otherwise the column gets the type of the added entries.

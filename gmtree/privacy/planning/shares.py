@@ -167,7 +167,7 @@ def _query_weights(
     for query, value in objective.items():
         if not isinstance(query, tuple) or not any(set(query) <= own for own in measured):
             check.fail(
-                "objective", f"must have queries that are parts of measured ones, not {query!r}."
+                "objective", f"must have queries that are parts of measured queries, not {query!r}."
             )
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             if not (math.isfinite(value) and value >= 0):
