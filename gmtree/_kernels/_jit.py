@@ -178,7 +178,7 @@ def always_compile() -> None:
 def sharing_arrays() -> Iterator[None]:
     """Interpret nothing in this thread for now, since other threads write to the same arrays.
 
-    A twin that takes too long puts arrays back as they were, which would undo the work of others.
+    A twin that takes too long restores the arrays, which would undo the work of other threads.
     """
     before, _running.is_sharing = _running.is_sharing, True
     try:

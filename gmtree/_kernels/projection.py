@@ -1,10 +1,10 @@
 """Optimal consistent values: one sweep up, one down.
 
-Node i was measured as ``v_i`` with variance ``s_i``. On the way up each node collects from its
-children ``b_i = sum z_c`` and ``t_i = sum q_c`` and combines that with its own measurement into
-the estimate ``z_i`` with variance ``q_i``; on the way down the difference between a node's
-final value and ``b_i`` is shared among its children in proportion to their ``q_c``: each takes
-``q_c d_i``, where ``d_i = (x_i - b_i) / t_i`` is the difference per unit of variance.
+Node i was measured as ``v_i`` with variance ``s_i``. On the way up, each node collects
+``b_i = sum z_c`` and ``t_i = sum q_c`` from its children. It combines these sums with its own
+measurement into the estimate ``z_i`` with variance ``q_i``. On the way down, the difference between
+a node's final value and ``b_i`` is shared among its children in proportion to their ``q_c``. Each
+child takes ``q_c d_i``, where ``d_i = (x_i - b_i) / t_i`` is the difference per unit of variance.
 
 Arrays ``t`` and ``b`` are by position of internal nodes, ``s`` by position of all nodes, and
 ``v`` and ``out`` in the caller's numbering. If all variances are equal, ``s`` is None and they

@@ -44,12 +44,12 @@ def run(report: Report, settings: Settings) -> None:
         report.step("groups")
         report.add(grouped(table, times, settings.is_full_size))
     report.notes.append(
-        "Theirs is hierarchicalforecast. The first row is from DataFrame to DataFrame: `aggregate` "
-        "with a sparse matrix and\n`reconcile` with MinTraceSparse. All other rows are from arrays "
-        "to arrays: rows x columns with all of their pairs or with\ngaps, compared with the faster "
-        "one of MinTraceSparse, whose iteration stops early, and the dense MinTrace, which is\n"
-        "left out above 1,000 series without intervals. Their differences are those from the dense "
-        "MinTrace."
+        "'theirs' is hierarchicalforecast. The first row is from DataFrame to DataFrame: "
+        "`aggregate` with a sparse matrix, and\n`reconcile` with MinTraceSparse. All other rows "
+        "are from arrays to arrays, for crossings of rows and columns with or\nwithout gaps. Their "
+        "time is that of the faster one of MinTraceSparse, whose iteration stops early, and the "
+        "dense\nMinTrace, which is left out above 1,000 series without intervals. Differences are "
+        "those from the dense MinTrace."
     )
 
 

@@ -56,10 +56,10 @@ def run(report: Report, settings: Settings) -> None:
 NOTE = """\
 Differences of the results are relative to the largest value; a peer that disagrees is not timed.
 The times of solvers include assembly, factorisation and solution; those of gmtree include
-construction and post-processing. For sums along edges, and in comparisons with numpy, both sides
-are given the tree in the form that suits them best. 'Children first' is an order of the rows that
-makes the factors of a tree sparse, which a user would have to know. Layers are timed forward and
-backward; the matrices and the inverse that the peer needs are computed beforehand."""
+construction and post-processing. For sums along edges, and in comparisons with numpy, gmtree and
+the peer both get the tree in the form that suits them best. 'Children first' is an order of the
+rows that makes the factors of a tree sparse; only users who know this choose it. Layers are timed
+forward and backward; the matrices and the inverse that the peer needs are computed beforehand."""
 
 
 def compare(

@@ -34,7 +34,7 @@ _WIDTH, _LONGEST_LEVEL = 80, 28
 
 
 class LevelCheck(NamedTuple):
-    """How well the measurements of one level agree with the rest."""
+    """How well the measurements of one level agree with all other measurements."""
 
     name: str
     """Name or number of the level."""

@@ -270,7 +270,7 @@ class Factor:
 
     @cached_property
     def largest_children(self) -> tuple[np.ndarray, np.ndarray]:
-        """For each internal node its child with the largest q, and the q of the rest."""
+        """For each internal node: its child of largest q, and the total q of its other children."""
         n_inner = self.tree.n_internal
         parent = self.tree._layout.parent
         largest, rest = np.zeros(n_inner, parent.dtype), np.zeros(n_inner)

@@ -181,13 +181,13 @@ class Consistency:
 
         If only leaves are bounded, and only from below, each leaf that falls below its bound is
         held at the bound for good, and the problem is solved again. That is exact, because a leaf
-        below its bound is at it in the optimum: written in the leaves, the problem has an
-        ultrametric matrix, whose inverse has no positive entry off the diagonal [1]_, and for such
-        matrices a set of held variables only ever grows [2]_. The proof is in
-        ``gmtree/consistency/bounded.py``. With other bounds a held node may have to be released
-        again. Newton's method then looks for the Lagrange multipliers of the sums, which prove the
-        optimum. If it does not converge, an exact method with a fixed number of steps takes its
-        place (``gmtree/consistency/between.py``).
+        that falls below its bound is at its bound in the optimum. To see this, write the problem as
+        a function of the leaves. Its matrix is ultrametric, so its inverse has no positive entry
+        off the diagonal [1]_. For matrices with this property, held variables never have to be
+        released [2]_. The proof is in ``gmtree/consistency/bounded.py``. With other bounds a held
+        node may have to be released again. Newton's method then looks for the Lagrange multipliers
+        of the sums, which prove the optimum. If it does not converge, an exact method with a fixed
+        number of steps takes its place (``gmtree/consistency/between.py``).
 
         References
         ----------

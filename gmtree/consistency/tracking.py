@@ -68,7 +68,7 @@ class Tracker:
         ----------
         node : int or array of int
             If a node occurs twice, its last value counts. A node that is not measured (variance
-            inf) stays so.
+            inf) stays unmeasured.
         value : number or array
             One value for each node, or one for all nodes.
 

@@ -95,11 +95,11 @@ def release(
         ``{count}_estimate``, to which the standard errors refer.
     confidential : path
         New or empty folder for files that must never be published, on a file system that every
-        worker has mounted. It holds true sums and repeated draws while the release is made, so it
-        is created for its owner only (mode 700), an existing folder with a wider mode is refused,
-        and the workers must run as the same user. It must not be inside `out`, nor `out` inside
-        it. One release at a time can use it. At the end only the record of the run and an empty
-        lock file are left. If anything else cannot be removed, an OSError is raised.
+        worker has mounted. It holds true sums and repeated draws while the release is made. So it
+        is created for its owner only (mode 700), and an existing folder with a wider mode is
+        refused. The workers must run as the same user. It must not be inside `out`, nor `out`
+        inside it. One release at a time can use it. At the end only the record of the run and an
+        empty lock file are left. If anything else cannot be removed, an OSError is raised.
     resume : bool
         Continue the interrupted run in `confidential`. Noise that was drawn is kept, missing noise
         is drawn, and nothing is charged again. Without `resume`, a run spends budget again.

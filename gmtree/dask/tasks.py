@@ -256,7 +256,8 @@ def finish(
     x = columns.value
     given = dict(zip(part.boundary.ravel().tolist(), whole.ravel().tolist(), strict=True))
     for level, side in np.argwhere(part.elsewhere >= 0).tolist():
-        # The extra leaf gets the rest; children that are boundary nodes have numbers already.
+        # The extra leaf gets the units that are left. Children that are boundary nodes already have
+        # their numbers.
         rest = int(whole[level, side]) - groups.get((level, side), 0)
         rest -= sum(given[c] for c in _boundary_children(part, level, side))
         x[part.elsewhere[level, side]] = rest

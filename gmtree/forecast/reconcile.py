@@ -92,8 +92,8 @@ def reconcile(
         ``"samples"`` the bounds are quantiles of the coherent sample paths.
     num_samples : int
         Number of coherent sample paths to draw and add, in columns ``<model>/<method>-sample-0``
-        and so on. Their distribution is that of `intervals_method`. Paths in `Y_hat_df` are made
-        coherent in any case, and none are drawn for their model.
+        and so on. Their distribution is that of `intervals_method`. Sample paths in `Y_hat_df` are
+        always made coherent, and no further paths are drawn for their model.
     seed : int or None
         Seed of drawn paths and of bootstrapped intervals. With None, each call draws new ones.
     variance : optional
@@ -116,9 +116,9 @@ def reconcile(
         of numbers by name of the series or level. If a series and its level both have a bound,
         both hold. The optimum within them is exact. Bounds that no coherent forecasts can meet
         are refused with an error that names the series. Only for a tree, with ``"ols"``,
-        ``"wls_struct"`` or ``"wls_var"``. Intervals, and paths that are drawn, are those of a call
-        without `lower` and `upper`, so that a bounded forecast may lie outside its
-        interval. Paths in `Y_hat_df` keep the bounds.
+        ``"wls_struct"`` or ``"wls_var"``. Intervals and drawn paths are those of a call without
+        `lower` and `upper`, so a bounded forecast may lie outside its interval. Sample paths in
+        `Y_hat_df` keep the bounds.
     temporal : bool
         Make the periods of `id_time_col` coherent for each series of `id_col`, instead of the
         series at each time. `S_df` is then the structure of the periods, or a dict of frequencies

@@ -24,11 +24,15 @@ class Structure:
     Parameters
     ----------
     S_df : optional
-        One of: the summing matrix as a frame, with names of series in the column `id_col` or in the
-        index, and one column per leaf; hierarchicalforecast's `SMatrix`; a dense or sparse summing
-        matrix, whose rows `tags` name in order; a frame with the columns of levels in `spec`; a
-        :class:`gmtree.Tree` whose labels are the names of the series; or a dict from each series to
-        the series that it is a part of, as in darts.
+        One of these descriptions:
+
+        - the summing matrix as a frame, with names of series in the column `id_col` or in the
+          index, and one column per leaf
+        - hierarchicalforecast's `SMatrix`
+        - a dense or sparse summing matrix; `tags` then lists the names of its rows in order
+        - a frame with the columns of levels that `spec` names
+        - a :class:`gmtree.Tree` whose labels are the names of the series
+        - a dict from each series to the series that it is a part of, as in darts
     tags : dict, optional
         Names of the series of each level. This is enough without `S_df` if names spell their path
         (``"Australia/Victoria"`` in ``tags["Country/State"]``).

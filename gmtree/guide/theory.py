@@ -77,9 +77,9 @@ Let F be a set of free leaves, while all other leaves are held at zero. The inve
 $Q_{FF}$ is the covariance matrix of the free leaves. By the second fact, which also holds with
 exact measurements, its off-diagonal entries are not positive.
 
-Let y be the optimum, and suppose that all held leaves are zero in y. This is true at the beginning,
-when no leaf is held. Let x be the solution without bounds on the free leaves. The gradient vanishes
-at x, and at y it equals some $\lambda \ge 0$ with $\lambda_i y_i = 0$. Subtracting the two systems
+Let y be the optimum, and suppose that all held leaves are zero in y. This is true initially, when
+no leaf is held. Let x be the solution without bounds on the free leaves. The gradient vanishes at
+x, and at y it equals some $\lambda \ge 0$ with $\lambda_i y_i = 0$. Subtracting the two systems
 gives
 
 $$ y_F - x_F = C \lambda . $$
@@ -109,9 +109,9 @@ the responses of the children are added up; then the node's own measurement shea
 bounds clip it. At the root the price is 0. On the way down, each node derives the price of its
 children from its own value. Because the objective is convex, such prices exist and prove
 optimality. Subtrees without bounds have linear responses, so only bounds cost more than two sweeps.
-On large trees Newton's method is usually faster. In each round it replaces every polyline by its
-straight piece at the current price, and solves for new prices. Once the pieces no longer change,
-the prices are optimal. If this takes more than a few rounds, the exact method above takes over.
+On large trees Newton's method is usually faster. Each round solves for the prices with the straight
+piece of each polyline at its current price. Once the pieces no longer change, the prices are
+optimal. If that takes too many rounds, the polylines are used.
 
 >>> leaves = gm.Consistency(tree).project(noisy, lower=0, upper=6)[tree.leaves]
 >>> bool(leaves.min() >= 0), bool(leaves.max() <= 6)

@@ -191,7 +191,7 @@ class GenerationMatrix(TreeMatrix):
         return self._run(sweep, checked, out, growth, in_place=True)
 
     def _result_dtype(self, v: np.ndarray) -> np.dtype:
-        """Type of the result: that of floating-point values; int64 if integers meet no weights."""
+        """Type of the result: that of `v`, or float64 for integers if there are weights."""
         if self.is_structure or v.dtype.kind == "f":
             return v.dtype
         return np.result_type(v, self.dtype)

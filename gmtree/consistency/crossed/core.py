@@ -82,9 +82,9 @@ class CrossedConsistency:
     would not fit into memory, the equations are solved by conjugate gradients up to `tolerance`.
 
     A pair of leaves could have any value, and is refused, if neither it nor any pair of nodes above
-    it was measured. If only the sum of some pairs is determined, products split it evenly, as in
-    :class:`gmtree.Consistency`, and arrays split it such that the sum of squares of all pairs of
-    leaves that were not measured is least.
+    it was measured. If only the sum of some pairs is determined, it is split. With variances that
+    are products, it is split evenly, as in :class:`gmtree.Consistency`. With an array of variances,
+    it is split such that the sum of squares of all pairs of leaves that were not measured is least.
 
     Values, variances and `exists` are arrays in the order of the nodes (or leaves) of each tree.
     Series and DataFrames with labels are refused.

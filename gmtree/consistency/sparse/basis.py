@@ -7,11 +7,11 @@ that aggregate and the other bottom series. After all such exchanges, every seri
 combination of basic series whose variances are at most `MOST_RATIO` times its own. Then the
 equations of `gmtree.consistency.sparse.solver` are well conditioned, however much variances differ,
 and limits are exact. With variances of 0, a combination of basic series that are known exactly is
-known exactly as well, so that a second exact value for it is redundant or a contradiction. With
-infinite variances, a basic series that was not measured is a series that nothing determines.
+known exactly as well, so that a second exact value for it is redundant or a contradiction. If a
+basic series has an infinite variance, that is, was not measured, nothing determines it.
 
-This is the exchange that keeps a spanning tree of least weight while edges are added: the aggregate
-replaces the basic series with the largest variance among those that it is a combination of.
+The exchange is like adding an edge to a spanning tree of least weight: the aggregate replaces the
+basic series with the largest variance among those that it is a combination of.
 """
 
 from __future__ import annotations

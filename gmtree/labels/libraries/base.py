@@ -79,7 +79,7 @@ class Library(ABC):
         return self._join(self.with_columns(frame, own), self.frame(longer))
 
     def _in_one_type(self, name: str, own: Any, new: Any) -> list[Any]:
-        """Both columns in one type: that of `own` if it can hold all entries."""
+        """Return `own` and `new` in one type: that of `own` if it can hold all entries."""
         a, b = self._type(own), self._type(new)
         for wanted in (self._with_categories(a, new), b):
             cast = [self._cast(x, wanted) for x in (own, new)]

@@ -76,8 +76,8 @@ class Account:
         does not.
     delta : number, optional
         With `epsilon`: the account keeps (epsilon, delta)-differential privacy for all releases
-        together. Its losses are those of Gaussian noise that reveals at least as much, and its
-        budget is :func:`gaussian_rho`.
+        together. Each release is charged the loss of Gaussian noise that reveals at least as much
+        as its noise, and the budget is :func:`gaussian_rho`.
     neighbors : {'add_remove', 'change_one'}
         Neighbour relation that every release must use.
     max_contributions : int
@@ -108,13 +108,13 @@ class Account:
 
     Notes
     -----
-    *Composition*. Losses in the account's measure are added, as exact fractions; a loss with many
-    digits is rounded up before. A release with
-    Laplace noise also has a loss in rho, computed from its scales on its tree. It is at most
-    epsilon^2 / 2, and much less if many levels are measured. So an account in rho takes both kinds
-    of noise, and an account in epsilon takes Laplace noise only. An account for an (epsilon, delta)
-    adds the losses of Gaussian noise that reveals at least as much as the noise of each release:
-    slightly more than rho for Gaussian noise, 1.6 times as much for Laplace noise.
+    *Composition*. Losses in the account's measure are added as exact fractions. A loss with many
+    digits is rounded up first. A release with Laplace noise also has a loss in rho, which is
+    computed from its scales and its tree. This loss is at most epsilon^2 / 2, and much less if many
+    levels are measured. So an account in rho takes both kinds of noise, and an account in epsilon
+    takes Laplace noise only. An account for an (epsilon, delta) adds the losses of Gaussian noise
+    that reveals at least as much as the noise of each release: slightly more than rho for Gaussian
+    noise, 1.6 times as much for Laplace noise.
 
     *Crashes*. The file is written durably and in one step, after the noisy counts were stored.
     Processes and threads wait for each other. A charge is never refunded. The operating system

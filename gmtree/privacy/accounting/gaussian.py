@@ -5,15 +5,15 @@ N(m^2 / 2, m^2), m = s / sqrt(v). We write G(m) for this pair of laws. Counts ge
 whose loss has steps and is sometimes larger. The method ``gaussian_loss`` of each mechanism bounds
 it as follows, with the two functions at the end of this file.
 
-**One count that changes by 1.** Let x(t) be the point that a standard normal variable exceeds with
-the probability with which the noise is at least the integer t, and m the largest step
-x(t + 1) - x(t). A test of whether a record is present can do no better than to compare the noisy
-count with a threshold, possibly at random between two neighbouring ones, because the likelihood
-ratio grows with the count. At the thresholds themselves the errors of the test are at least those
-of a test for G(m), because their normal quantiles differ by at most m. Between two thresholds the
-curve of errors is a straight line, while the curve of G(m) is convex and therefore below it. So
-G(m) reveals at least as much [1]_. A change by s is a chain of s changes by 1, whose steps of x add
-up to at most s m. So it reveals at most as much as G(s m).
+**One count that changes by 1.** For an integer t, let x(t) be the number with P(Z > x(t)) = P(noise
+>= t) for a standard normal variable Z. Let m be the largest step x(t + 1) - x(t). A test of whether
+a record is present can do no better than to compare the noisy count with a threshold, possibly at
+random between two neighbouring ones, because the likelihood ratio grows with the count. At the
+thresholds themselves the errors of the test are at least those of a test for G(m), because their
+normal quantiles differ by at most m. Between two thresholds the curve of errors is a straight line,
+while the curve of G(m) is convex and therefore below it. So G(m) reveals at least as much [1]_. A
+change by s is a chain of s changes by 1, whose steps of x add up to at most s m. So it reveals at
+most as much as G(s m).
 
 Laplace noise of scale b has its largest step from x(0) to x(1), like any noise with likelihood
 ratios of at most exp(1 / b). For Gaussian noise with sigma below 64, all steps are computed up to

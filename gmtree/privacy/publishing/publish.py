@@ -346,7 +346,7 @@ def _again(kind: type[Made], parts: tuple[Any, ...], origin: dict[str, Any] | No
 
 
 def whole_options(tree: Tree, ledger: Ledger, nonnegative: Any, integer: Any) -> tuple[bool, bool]:
-    """Return both options as truth values; refuse whole numbers if the noise is too large."""
+    """Return `nonnegative` and `integer` as bools; refuse `integer` if the noise is too large."""
     options = check.flag("nonnegative", nonnegative), check.flag("integer", integer)
     largest = max(scale for scale in ledger.scales if scale is not None)
     counts = tree.n * ledger._workload.table_cells
