@@ -81,8 +81,8 @@ def add_parser(subparsers: Any) -> None:
     p.add_argument(
         "--count",
         metavar="COLUMN",
-        help="column of counts, which are added up by leaf; negative sums become 0 (default: each "
-        "row is a record and counts one)",
+        help="column of counts, which are added up by leaf; a negative sum counts as 0 (default: "
+        "each row is one record)",
     )
     budget = p.add_mutually_exclusive_group()
     budget.add_argument("--epsilon", help="budget of pure differential privacy, such as 0.1 or 1/3")
@@ -132,14 +132,15 @@ def _add_people(p: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     p.add_argument(
         "--person", metavar="COLUMN",
-        help="column that identifies the person of each record; a person's records beyond the "
-        "three bounds above are left out, and stated errors do not include this",
+        help="column that identifies the person of each record; a person's records beyond "
+        "--max-contributions, --max-per-leaf and --max-leaves are left out, and stated errors do "
+        "not include the records left out",
     )  # fmt: skip
     p.add_argument(
         "--estimate-kept", metavar="B",
-        help="with --person and --dry-run: spend this budget, in epsilon or rho like the release, "
-        "on a private estimate of the share of records that --max-contributions K would keep, for "
-        f"each K up to {MOST_RECORDS}",
+        help="with --person and --dry-run: estimate privately which share of the records each "
+        f"--max-contributions K up to {MOST_RECORDS} would keep; the estimate spends this budget, "
+        "in epsilon or rho like the release",
     )  # fmt: skip
     p.add_argument(
         "--account", metavar="FILE", type=Path,
@@ -208,7 +209,8 @@ def _add_output(p: argparse.ArgumentParser) -> None:
     p.add_argument("--force", action="store_true", help="replace OUT without asking")
     p.add_argument(
         "--dry-run", action="store_true",
-        help="print the expected errors and the ledger; draw, spend and write nothing",
+        help="print the expected errors and the ledger, without drawing, spending or writing "
+        "anything",
     )  # fmt: skip
 
 

@@ -216,8 +216,8 @@ class Factor:
         """s, t and 1 / (1 + t), as the sweeps of a projection take them.
 
         If all variances are equal, the sweeps use 1 / (1 + t), which saves a division that would
-        take half of their time. They compute t from it, so that t is None here. Only if t is much
-        smaller than one somewhere, as on long chains, would this lose digits, and t is kept.
+        take half of their time. They compute t from it, so t is None here. If t is much smaller
+        than one at some node, as on long chains, this would lose digits. Then t is also returned.
         """
         if self.s is not None:
             return self.s, self.t, self.t

@@ -295,7 +295,7 @@ class _Release:
     def _allocate(
         self, sizes: list[int]
     ) -> tuple[Allocation, tuple[Fraction | None, ...], list[int]]:
-        """Divide the budget; return also scales and numbers of nodes, both by level.
+        """Divide the budget; also return the scale and the number of nodes of each level.
 
         `sizes` and the scales begin with the total. The returned numbers of nodes also do, unless
         the first level has one node, which then is the root of the tree.

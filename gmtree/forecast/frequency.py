@@ -116,7 +116,7 @@ def read_periods(
 
 
 def _last_numbers(length: Mapping[str, int], codes: Codes) -> dict[str, int]:
-    """The largest number of each frequency among the named periods."""
+    """For each frequency, the largest number in the names of its periods."""
     last: dict[str, int] = {}
     if codes.categories is None:
         return last

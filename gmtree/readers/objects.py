@@ -102,7 +102,8 @@ def from_summing_matrix(S: Any) -> tuple[np.ndarray, np.ndarray | None]:
         fail("S", f"must have a 1 in every row; {_row(row, labels)} has none.")
     parent, owner, row = nest_rows(start, cols, shape)
     if row >= 0:
-        # This row is not contained in the smallest earlier row that shares a leaf with it.
+        # Find an earlier row that shares leaves with this row, but does not contain it: the
+        # smallest one.
         others = np.unique(owner[cols[start[row] : start[row + 1]]])
         others = others[others >= 0]
         other = int(others[np.argmin(size[others])])

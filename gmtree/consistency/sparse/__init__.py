@@ -2,7 +2,7 @@
 
 The files of this package:
 
-    basis           series from which all others follow, chosen for good conditioning
+    basis           series that determine all other series, chosen for good conditioning
     solver          SparseSolver: optimal values and their variances
     nonnegative     the optimum without negative values, with a certificate
 """

@@ -27,7 +27,7 @@ class Space(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """A query: its axes in ascending order, and how its table lies in sums and contrasts.
+    """A query: its axes in ascending order, and the sums and contrasts that it measures.
 
     Attributes
     ----------

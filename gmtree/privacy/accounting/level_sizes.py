@@ -74,7 +74,7 @@ def divide_levels(
 
 
 def level_sizes(sizes: Any) -> list[int]:
-    """Check numbers of nodes by level, which must be possible for a tree."""
+    """Check that a tree with these numbers of nodes by level is possible, and return them."""
     nodes = [check.count("sizes", x, least=1) for x in sequence("sizes", sizes, "whole numbers")]
     if not nodes or nodes[0] != 1:
         check.fail("sizes", f"must begin with 1, for the root, not {nodes[:1]}.")

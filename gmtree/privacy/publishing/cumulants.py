@@ -11,7 +11,8 @@ from gmtree.privacy.accounting.ledger import Ledger
 from gmtree.privacy.noise.registry import MECHANISMS
 from gmtree.tree import Tree
 
-# Above the smallest variance of noise, so that even the mean of many measurements is above it.
+# Smallest variance of a measured cell. It is larger than the smallest variance of noise, so that
+# the variance of a mean of many cells is still above the latter.
 _SMALLEST_OF_CELLS = 1e-90
 
 

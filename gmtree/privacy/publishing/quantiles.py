@@ -132,7 +132,7 @@ def _edge(leaves: _Leaves, inside: np.ndarray, end: float) -> np.ndarray:
 
 
 def _one(leaves: _Leaves, q: float, edges: np.ndarray | None) -> tuple[float, float, float]:
-    """A quantile and its interval, between the edges or as leaves counted from the left."""
+    """Return a quantile and both ends of its interval, in units of `edges` or as leaf numbers."""
     sums, last = leaves.values, leaves.count - 1
     goal = q * sums[-1]
     k = min(int(np.searchsorted(sums[1:], goal)), last)

@@ -337,7 +337,7 @@ def test_bad_problems(axes, variance, words):
     ("y", "words"),
     [
         ({(): np.ones(3)}, r"every query; \('sex',\) is missing"),
-        ({(): np.ones(3), ("age",): np.ones((3, 3))}, r"a variance; query \('age',\) has none"),
+        ({(): np.ones(3), ("age",): np.ones((3, 3))}, r"with a variance; \('age',\) has none"),
         ({(): np.ones(3), ("sex",): np.ones((3, 3))}, r"query \('sex',\) must have shape \(3, 2\)"),
         ({(): [1, np.nan, 1], ("sex",): np.ones((3, 2))}, r"query \(\) at node 1 has nan"),
         ({(): ["a", "b", "c"], ("sex",): np.ones((3, 2))}, "real numbers"),
