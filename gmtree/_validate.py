@@ -216,7 +216,7 @@ def refuse_labels(argument: str, x: Any) -> None:
         fail(
             argument,
             "must not have an index of labels, because they are not matched with nodes here. "
-            "If it is in the order of the tree, pass its .to_numpy().",
+            "If its rows are in the order of the tree, pass its .to_numpy().",
         )
 
 

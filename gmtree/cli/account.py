@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 _DESCRIPTION = """\
 Show a privacy account: its budget, its charges with their times and trees, and the budget left.
 
---epsilon or --rho creates a new account in FILE. If FILE is an account already, its terms must be
-equal. 'gmtree release --account FILE' charges the loss of a release before anybody sees its noisy
-counts, and refuses a release that would exceed the budget. If a run ends after the charge but
-before it has written its release, this release is listed here, and 'gmtree release --resume' writes
-it.
+--epsilon or --rho creates a new account in FILE. If FILE is an account already, the terms that you
+give must be equal to its own. 'gmtree release --account FILE' charges the loss of a release before
+anybody sees its noisy counts, and refuses a release that would exceed the budget. If a run ends
+after the charge but before it has written its release, this release is listed here, and 'gmtree
+release --resume' writes it.
 
 'gmtree account verify FILE OUT...' checks that no entry was changed or removed, and that the
 account has an entry for each of these releases. If the account was restored from a backup that is

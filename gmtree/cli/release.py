@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 _DESCRIPTION = """\
 Publish the counts of a table with differential privacy.
 
-FILE (.csv, .csv.gz or .parquet) has one column per level, coarse to fine, and a row for each leaf
-with its count, or for each record. OUT (.csv, .csv.gz or .parquet) gets a row for every node. OUT
-may also be an .npz file, which only gmtree reads. In Python, gmtree.Release.load reads .parquet and
-.npz files, for example to repeat the post-processing without new noise. FILE and OUT may be '-' for
-CSV from standard input or to standard output.
+FILE (.csv, .csv.gz or .parquet) has one column per level, coarse to fine, and either a row for each
+leaf with its count, or a row for each record. OUT (.csv, .csv.gz or .parquet) gets a row for every
+node. OUT may also be an .npz file, which only gmtree reads. In Python, gmtree.Release.load reads
+.parquet and .npz files, for example to repeat the post-processing without new noise. FILE and OUT
+may be '-' for CSV from standard input or to standard output.
 
 The values of the children of a node add up to its own value. --nonnegative and --integer make all
 values non-negative and whole. The ledger, which states the privacy loss and its assumptions, is
-printed. That of OUT.csv is also written to OUT.csv.ledger.json.
+printed. The ledger of OUT.csv is also written to OUT.csv.ledger.json.
 
 With --axes A,B each leaf has a table: its records are counted by the columns A and B. The public
 list --cells has the values of these columns. OUT then has columns for each cell of each of the

@@ -270,7 +270,7 @@ def tables(tree: Any) -> None:
         x = post.project(cells)
         post.marginal(x, ("a",)), post.node_variance(("a",))
         post.project(cells, nonnegative=True), post.project(cells, nonnegative=True, integer=True)
-        # Tables of this size would not need the compiled kernels.
+        # For tables of this size, `project` does not use the splitting method, so call it directly.
         ys = post._problem.measurements(cells)
         Splitting(post._solver, ys).run(x.reshape(tree.n, -1), 1e-3, 1000, None)
     crossed = CrossedConsistency([tree, tree])

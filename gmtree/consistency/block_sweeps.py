@@ -96,7 +96,8 @@ def with_work(kernel: Callable[..., Any], args: tuple, size: int | tuple[int, ..
     spare: list[np.ndarray] = []
 
     def call(start: int, stop: int) -> None:
-        # Testing first would not help: another thread may take the last array before `pop`.
+        # We do not test whether `spare` is empty, because another thread may take its last array
+        # between the test and `pop`.
         try:
             work = spare.pop()
         except IndexError:

@@ -29,7 +29,7 @@ from gmtree.dask.storage import Location
 
 @dataclass
 class Run:
-    """One computation.
+    """A run of `reconcile` or `release` with Dask: its arguments, and its steps in order.
 
     Attributes
     ----------

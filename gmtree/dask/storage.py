@@ -27,7 +27,8 @@ from gmtree import _validate as check
 # A `Path` or a `UPath`. The type is Any, because type checkers may not find `UPath`'s package.
 Location = Any
 
-# The beginning of a URL such as s3://bucket, also as Path writes it; C:/ is a drive.
+# The beginning of a URL such as s3://bucket, or of s3:/bucket, into which a Path turns it. A single
+# letter as in C:/ is a drive.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.:-]+):/")
 
 

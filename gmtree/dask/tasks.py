@@ -225,7 +225,7 @@ def _refuse_undetermined(part: PartitionTree, error: np.ndarray, start: int) -> 
 
 
 def _units(part: PartitionTree, x: np.ndarray) -> dict[Where, Units]:
-    """Return the whole numbers to which each group can be rounded."""
+    """Return, for each group, the whole numbers that its nodes can be rounded to."""
     least, room = rounding_ranges(part.tree, x)
     found = {}
     for g in part.groups:

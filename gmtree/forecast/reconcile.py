@@ -70,8 +70,8 @@ def reconcile(
     method : str, or a list of them
         ``"ols"``, ``"wls_struct"``, ``"wls_var"`` and ``"mint_shrink"`` change the forecasts as
         little as possible. They weight with equal variances, numbers of leaves, variances of
-        residuals, and the shrunk covariance of residuals, respectively. The last leaves out periods
-        in which some series have no residual, and supports neither missing forecasts nor
+        residuals, and the shrunk covariance of residuals, respectively. ``"mint_shrink"`` leaves
+        out periods in which some series have no residual. It supports neither missing forecasts nor
         `immutable`. ``"bottom_up"`` sums the forecasts of the leaves. ``"forecast_proportions"``,
         ``"average_proportions"`` and ``"proportion_averages"`` divide the forecasts at the top, or
         those of `middle_level`: see :class:`TopDown`.

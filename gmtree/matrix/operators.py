@@ -76,7 +76,7 @@ class _Operator(ABC):
         _memory.refuse_above_limit(
             f"The dense matrix of {rows} x {columns} entries",
             rows * columns * self.dtype.itemsize,
-            "tocsr() gives a sparse matrix. Products and solves need neither of them.",
+            "tocsr() gives a sparse matrix. For products and solves no array is needed.",
         )
         return self.tocsr().toarray()
 

@@ -44,7 +44,7 @@ def from_edges(child: Any, parent: Any) -> tuple[np.ndarray, np.ndarray]:
         earlier = int(np.flatnonzero(numbers[:m] == numbers[repeat])[0])
         fail(
             "child",
-            f"must have each node once, since a node has one parent; {shown(child[repeat])} "
+            f"must have each node once, because a node has one parent; {shown(child[repeat])} "
             f"is in rows {earlier} and {repeat}.",
         )
     labels = np.empty(first.size, dtype=both.dtype)

@@ -260,7 +260,7 @@ def index_columns(tree: TreeKinship, argument: str, index: Any) -> list[tuple[st
     """Columns of labels from a pandas index, whose names must be names of levels."""
     names = label_names(tree)
     found = encode_index(index)
-    how = "; pass its .to_numpy() if it is in the order of the tree"
+    how = "; pass its .to_numpy() if its rows are in the order of the tree"
     if not names:
         fail(argument, f"must have no labels, because the tree has no labels{how}.")
     if all(name is None for name, _ in found) and len(found) <= len(names):

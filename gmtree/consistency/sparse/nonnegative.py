@@ -218,7 +218,7 @@ class _Search:
         return self._AT @ above + own, ROUNDING * (self._size @ abs(above) + abs(own))
 
     def certificate(self, x: np.ndarray, multipliers: np.ndarray) -> tuple[np.ndarray, float]:
-        """How measurements would have to change for x to be optimal, except for the remaining gap.
+        """Return a change of the measurements that makes x optimal up to a gap, and this gap.
 
         Only bottom series that were not measured can contribute to the gap. Their conditions
         are met by changing the most precise aggregate that contains them.

@@ -33,7 +33,7 @@ from gmtree.tree.core import _rebuild
 FORMAT = "gmtree release 1"
 TABLES_FORMAT = "gmtree table release 1"
 LEDGER_FORMAT = "gmtree release ledger 1"
-# The class that saves each format.
+# For each format, the class of releases that saves it.
 _CLASSES = {FORMAT: "Release", TABLES_FORMAT: "TableRelease"}
 _COPY_FORMAT = "gmtree stored copy 1"
 # Names of the arrays among the columns of a Parquet file.
@@ -327,7 +327,7 @@ def _write_parquet(
 
 
 def _column(name: str) -> str:
-    """The name of the column of an array."""
+    """The name of the column that holds an array in a Parquet file."""
     return _COLUMNS.get(name, f"{_STORED}{name}")
 
 
