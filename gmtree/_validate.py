@@ -403,7 +403,8 @@ def finite(argument: str, a: np.ndarray, *, per: str = "node") -> None:
         rows = a.reshape(a.shape[0], -1)
         i = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
         x = rows[i][~np.isfinite(rows[i])][0]
-        fail(argument, "must be finite; ", Node(i, per), f" is {x}.")
+        hint = _UNMEASURED.get(argument, "")
+        fail(argument, "must be finite; ", Node(i, per), f" is {x}{hint}.")
 
 
 def weights(argument: str, w: Any, n: int, *, root: int | None = None) -> np.ndarray | None:

@@ -149,7 +149,9 @@ def _describe_tree(tree: Tree) -> str:
     lines = [repr(tree), ""]
     for depth, name in enumerate(level_names(tree), start=1):
         here = tree.depth == depth
-        children = tree.child_count[here]
-        below = f", {children.min()} to {children.max()} children" if children.any() else ""
-        lines.append(f"  level {depth} {name}: {int(here.sum()):,} nodes{below}")
+        least, most = tree.child_count[here].min(), tree.child_count[here].max()
+        below = f", {least:,} to {most:,} children" if least < most else f", {most:,} children"
+        count = int(here.sum())
+        nodes = f"{count:,} node{'s' * (count > 1)}"
+        lines.append(f"  level {depth} {name}: {nodes}{below if most else ''}")
     return "\n".join(lines)

@@ -21,6 +21,7 @@ from gmtree._kernels import diagnostics as kernels
 from gmtree.consistency.factor import Factor
 from gmtree.consistency.sweeps import sums_below
 from gmtree.tree import Tree
+from gmtree.tree.locate import path_names
 from gmtree.tree.outline import level_title
 
 if TYPE_CHECKING:
@@ -316,8 +317,9 @@ class Diagnostics:
         """Return the path of a node, or of one of several leaves of a family."""
         if self.tree.labels is None:
             return f"{suspect.node} (or {alike - 1:,} like it)" if alike > 1 else str(suspect.node)
-        path = suspect.path[1:] or suspect.path
-        return " / ".join(map(str, [*path[:-1], f"any of {alike:,}"] if alike > 1 else path))
+        names = path_names(self.tree, suspect.node)
+        path = names[1:] or names
+        return " / ".join([*path[:-1], f"any of {alike:,}"] if alike > 1 else path)
 
 
 def _short(text: str, room: int) -> str:

@@ -55,6 +55,9 @@ class Tracker:
         self._unfinished: tuple[np.ndarray, np.ndarray] | None = None
         self._fill("noisy")
 
+    def __repr__(self) -> str:
+        return f"Tracker({self._factor.tree!r})"
+
     @property
     def noisy(self) -> np.ndarray:
         """The current measurements, read-only; 0 for nodes that are not measured."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Set
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,14 @@ _FEWEST = 5
 
 # Labels that tables use for rows of sums, compared without regard to case.
 _SUMS = {"total", "totals", "grand total", "subtotal", "sum", "all", "overall"}
+
+# The sum of noisy siblings differs from their measured sum by less than this part, as a rule.
+_NEARLY = 0.03
+
+_REMEDY = (
+    "Leave that row out, or let it have missing labels in this level and all finer ones, as the "
+    "row of a sum has."
+)
 
 
 def doubts_about_levels(tree: Tree) -> list[str]:
@@ -58,68 +67,103 @@ def _turned_round(tree: Tree) -> str:
 
 def subtotals(tree: Tree) -> np.ndarray:
     """Nodes that have siblings and whose label looks like that of a sum, such as 'All'."""
+    nodes = np.flatnonzero(marked_labels(tree, lambda label, _: _is_called_like_a_sum(label)))
+    return nodes[tree.child_count[tree.parent[nodes]] > 1]
+
+
+def marked_labels(tree: Tree, test: Callable[[Any, Set[Any]], bool]) -> np.ndarray:
+    """Mark nodes below the root whose label passes a test, given all labels one level above."""
     labels = tree._labels
     assert isinstance(labels, LevelLabels)
     found = np.zeros(tree.n, bool)
+    above: set[Any] = set()
     for level, categories in enumerate(labels.categories):
-        if level == 0 or categories is None or categories.dtype.kind not in "OUT":
-            continue
-        called = [k for k, x in enumerate(categories.tolist()) if _is_called_like_a_sum(x)]
-        if called:
-            found |= (labels.level == level) & np.isin(labels.codes, called)
+        known = [] if categories is None or categories.dtype.kind not in "OUT" else [*categories]
+        chosen = [k for k, x in enumerate(known) if level and test(x, above)]
+        if chosen:
+            found |= (labels.level == level) & np.isin(labels.codes, chosen)
+        above = set(known)
     found[tree.root] = False
-    nodes = np.flatnonzero(found)
-    return nodes[tree.child_count[tree.parent[nodes]] > 1]
+    return found
 
 
 def _is_called_like_a_sum(label: Any) -> bool:
     return isinstance(label, str) and label.strip().casefold() in _SUMS
 
 
-def _subtotal_label(tree: Tree, nodes: np.ndarray) -> str:
+def _subtotal_label(tree: Tree, nodes: np.ndarray, remedy: str = "Leave that row out.") -> str:
     """Return a warning about the first of these nodes, or "" if `nodes` is empty."""
     if not nodes.size:
         return ""
     return (
         f"The label of {node_in_error(tree, int(nodes[0]))} looks like that of a sum. If its row "
-        "holds the sum of its siblings, they count twice: leave that row out."
+        f"holds the sum of its siblings, they count twice. {remedy}"
     )
 
 
 def question_subtotals(tree: Tree, noisy: np.ndarray) -> str:
-    """Return a warning about nodes whose label looks like that of a sum, otherwise "".
+    """Return a warning about nodes that look like sums of their siblings, otherwise "".
 
-    The node is refused if its value also equals the sum of its siblings in every column of `noisy`
-    in which these values are known.
+    A node with the label of a sum is refused if its value also equals the sum of its siblings in
+    every column of `noisy` in which these values are known.
     """
     nodes = subtotals(tree)
+    # Rows of sums often repeat the label of the parent, or lack children that their siblings have.
+    suspects = _repeats_its_parent(tree)
+    inner = np.bincount(tree.parent[tree.internal] + 1, minlength=tree.n + 1)[1:]
+    suspects[tree.leaves] |= inner[tree.parent[tree.leaves]] > 0
+    suspects[nodes] = True
+    equal = sums_of_siblings(tree, noisy, suspects, 1e-9)
+    equal = equal[np.isin(equal, nodes)]
+    if equal.size:
+        check.fail(
+            "levels",
+            f"must have no rows of subtotals; {node_in_error(tree, int(equal[0]))} has the sum of "
+            f"its siblings as its value, so that they would count twice. {_REMEDY}",
+        )
+    if nodes.size:
+        return _subtotal_label(tree, nodes, _REMEDY)
+    return question_sums(tree, noisy, suspects, _REMEDY)
+
+
+def question_sums(tree: Tree, noisy: np.ndarray, suspects: np.ndarray, remedy: str) -> str:
+    """Return a warning about a node among `suspects` whose value is nearly its siblings' sum."""
+    nodes = sums_of_siblings(tree, noisy, suspects, _NEARLY)
+    nodes = nodes[tree.child_count[tree.parent[nodes]] > 2]
     if not nodes.size:
         return ""
-    value = _with_sums(tree, noisy)
-    for i in nodes.tolist():
-        above = tree.parent[i]
-        rest = value[tree.children(above)].sum(axis=0) - value[i]
-        known = ~np.isnan(rest)
-        own = value[i, known]
-        if np.allclose(own, rest[known], rtol=1e-9, atol=0) and own.any():
-            check.fail(
-                "levels",
-                f"must have no rows of subtotals; {node_in_error(tree, i)} has the sum of its "
-                "siblings as its value, so that they would count twice. Leave that row out, or let "
-                "it have missing labels in this level and all finer ones, as the row of a sum has.",
-            )
-    return _subtotal_label(tree, nodes)
+    return (
+        f"The value of {node_in_error(tree, int(nodes[0]))} is about as large as all its siblings "
+        f"together. If it is their sum, they count twice. {remedy}"
+    )
 
 
-def _with_sums(tree: Tree, noisy: np.ndarray) -> np.ndarray:
-    """Replace missing values by the sum of the node's children, if the children have values."""
-    value = noisy.copy()
-    for depth in range(tree.height - 1, 0, -1):
-        inner = (tree.depth == depth) & (tree.child_count > 0)
-        for i in np.flatnonzero(inner & np.isnan(noisy).any(axis=1)).tolist():
-            lost = np.isnan(value[i])
-            value[i, lost] = value[tree.children(i)][:, lost].sum(axis=0)
-    return value
+def _repeats_its_parent(tree: Tree) -> np.ndarray:
+    """Mark nodes that have the label of their parent."""
+    found = marked_labels(tree, lambda label, above: label in above)
+    nodes = np.flatnonzero(found)
+    own, above = (tree._labels[x].tolist() for x in (nodes, tree.parent[nodes]))
+    found[nodes] = [x == y for x, y in zip(own, above, strict=True)]
+    return found
+
+
+def sums_of_siblings(
+    tree: Tree, noisy: np.ndarray, suspects: np.ndarray, tolerance: float
+) -> np.ndarray:
+    """Nodes among `suspects` whose values are the sums of their siblings, if these are known."""
+    nodes = np.flatnonzero(suspects)
+    if not nodes.size:
+        return nodes
+    value, total = noisy.copy(), np.zeros_like(noisy)
+    for depth in range(tree.height, 1, -1):
+        below = np.flatnonzero(tree.depth == depth)
+        np.add.at(total, tree.parent[below], value[below])
+        above = tree.parent[below]
+        value[above] = np.where(np.isnan(value[above]), total[above], value[above])
+    own = value[nodes]
+    rest = total[tree.parent[nodes]] - own
+    agree = np.isclose(own, rest, rtol=tolerance, atol=0) | np.isnan(rest)
+    return nodes[agree.all(axis=1) & (~np.isnan(rest) & (own != 0)).any(axis=1)]
 
 
 # --------------------------------------------------------------------------- contradictions

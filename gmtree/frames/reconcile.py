@@ -81,10 +81,10 @@ def reconcile_frame(
     Each row is a node of the hierarchy. Its labels in the columns `levels` identify the node: in
     the row of a coarser node, the columns of finer levels are missing (None, NaN), and in the row
     of the total all of them are missing. The empty text ``""`` is refused. Rows may come in any
-    order. A node without a row, or whose value is missing, counts as not measured, and its value
-    is computed from the measured ones. For standard errors, make a tree with
-    :meth:`Tree.from_levels`, read the measurements with :meth:`Tree.align`, and use
-    :meth:`Consistency.node_variance`.
+    order. Messages and reports number them by position, from 0. A node without a row, or whose
+    value is missing, counts as not measured, and its value is computed from the measured ones. For
+    standard errors, make a tree with :meth:`Tree.from_levels`, read the measurements with
+    :meth:`Tree.align`, and use :meth:`Consistency.node_variance`.
 
     Parameters
     ----------
@@ -138,14 +138,16 @@ def reconcile_frame(
     Warns
     -----
     DataWarning
-        If the label of a row looks like that of a sum, or if a value grossly contradicts the
-        values of its children. There are two such cases. In the first, no value is negative, and a
-        parent is less than half as large as one of its children (less than a tenth if there are
-        fewer than five parents). In the second, variances are given, and a parent differs from the
-        sum of its children by more than 20 standard deviations and by more than 10 %. In both cases
-        the difference must also be more than 20 times as large as its median over all parents, so
-        that noise hardly ever causes a warning. The usual cause is a label that is missing by
-        mistake, such as "NA" after reading a file. Its row is then read as a sum.
+        If the label of a row looks like that of a sum. Also if a row repeats the label of its
+        parent, or has no finer rows although its siblings have some, and its value is within 3 %
+        of the sum of its siblings. Also if a value grossly contradicts the values of its children.
+        There are two such cases. In the first, no value is negative, and a parent is less than half
+        as large as one of its children (less than a tenth if there are fewer than five parents). In
+        the second, variances are given, and a parent differs from the sum of its children by more
+        than 20 standard deviations and by more than 10 %. In both cases the difference must also be
+        more than 20 times as large as its median over all parents, so that noise hardly ever causes
+        a warning. The usual cause is a label that is missing by mistake, such as "NA" after reading
+        a file. Its row is then read as a sum.
 
     Examples
     --------

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gmtree import _validate as check
-from gmtree.frames.doubts import doubts_about_levels
+from gmtree.frames.doubts import doubts_about_levels, marked_labels, question_sums
 from gmtree.frames.rows import listed
 from gmtree.labels.codes import Codes
 from gmtree.labels.columns import listed_names, numbers, take_column
@@ -55,8 +55,8 @@ def rollup_frame(
     Warns
     -----
     DataWarning
-        If the levels seem to be given from fine to coarse, or if a label, such as "All", looks like
-        that of a sum.
+        If the levels seem to be given from fine to coarse, if a label, such as "All", looks like
+        that of a sum, or if rows without a label seem to hold the sums of other rows.
 
     See Also
     --------
@@ -99,6 +99,12 @@ def rollup_frame(
         except check.IntegerOverflowError:
             rule = "must have sums that fit into 64-bit integers."
             raise check.IntegerOverflowError(name, rule) from None
+    if any(c.missing is not None for c in coded) and sums:
+        nodes = marked_labels(tree, lambda label, _: label == missing)
+        remedy = "Leave out rows that are sums already."
+        doubt = question_sums(tree, np.column_stack([*sums.values()]).astype(float), nodes, remedy)
+        if doubt:
+            warnings.warn(doubt, check.DataWarning, stacklevel=2)
     return adapter(kind).frame({**label_columns(tree, (), kind), **sums})
 
 

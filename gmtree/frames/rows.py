@@ -215,6 +215,9 @@ def _variances(
     if isinstance(variance, Mapping):
         base = variance_by_level(tree, variance)
     else:
+        if hasattr(variance, "__len__"):
+            check.fail_type("variance", "must be one number, the name of a column, or a dict by "
+                            f"level, not {type(variance).__name__}.")  # fmt: skip
         number = 1.0 if variance is None else check.real("variance", variance)
         if number == 1 and measured.all():
             return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -87,7 +87,8 @@ def icicle(tree: Tree, values: Any = None, *, unit: str = "", ax: Any = None) ->
         ax.add_patch(patches.Rectangle(*box, facecolor=colour, edgecolor="w", lw=0.8))
         forms: list[Sequence[str]] = [(name(tree, i),)]
         if values is not None:
-            forms = [(name(tree, i), f"{v[i]:,.4g}" if v[i] % 1 else number(v[i])), *forms]
+            form = (lambda x: f"{x:,.4g}") if abs(v[i]) < 1000 and v[i] % 1 else number
+            forms = [(name(tree, i), form(v[i])), (name(tree, i), short_number(v[i])), *forms]
         _write(ax, forms, box, across / total, down / tree.height, 8, len(forms) - 1)
     return ax
 
@@ -157,7 +158,10 @@ def sums(tree: Tree, values: Any, std_error: Any = None, *, unit: str = "", ax: 
         nameless = "total" if i == tree.root else ""
         label, brief = name(tree, i) or nameless, name(tree, i, 9) or nameless
         forms: list[Sequence[str]] = []
-        for form in (number, short_number):
+        ways: list[Callable[[float], str]] = [number, short_number]
+        if off[i] and number(v[i]) == number(below[i]):
+            ways.insert(0, _telling_apart(v[i], below[i]))
+        for form in ways:
             note = [] if error is None else [f"± {form(error[i])}"]
             if off[i]:
                 forms.append((label, " ".join([form(v[i]), *note]), f"children: {form(below[i])}"))
@@ -166,6 +170,12 @@ def sums(tree: Tree, values: Any, std_error: Any = None, *, unit: str = "", ax: 
         forms += [(label, short), (brief, short), (short,)]
         _write(ax, forms, box, across / tree.n_leaves, down / tree.height, 9, 3)
     return ax
+
+
+def _telling_apart(x: float, y: float) -> Callable[[float], str]:
+    """A way to write numbers, with as few digits as show that two of them differ."""
+    digits = next(d for d in range(3, 18) if f"{x:.{d}g}" != f"{y:.{d}g}")
+    return lambda number: f"{number:,.{digits}g}"
 
 
 def _write(

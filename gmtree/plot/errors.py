@@ -79,7 +79,7 @@ def noisy_against_consistent(
     *,
     measured: Any = None,
     interval: tuple[Any, Any] | None = None,
-    unit: str = "records",
+    unit: str = "",
     ax: Any = None,
 ) -> Axes:
     """Plot each measurement against the consistent value of its node, coloured by level.
@@ -108,7 +108,7 @@ def noisy_against_consistent(
     >>> noisy = [9.0, 4.0, 2.0, 1.0]
     >>> ax = gm.plot.noisy_against_consistent(tree, noisy, gm.reconcile(tree, noisy))
     >>> ax.get_xlabel()
-    'noisy (records)'
+    'noisy'
     """
     check.instance("tree", tree, Tree)
     check.instance("unit", unit, str)
@@ -145,8 +145,9 @@ def noisy_against_consistent(
         small = max(10.0, float(np.quantile(np.abs(both), 0.25)))
         for axis in (ax.set_xscale, ax.set_yscale):
             axis("symlog", linthresh=small)
-    ax.set_xlabel(f"noisy ({unit})", parse_math=False)
-    ax.set_ylabel(f"consistent ({unit})", parse_math=False)
+    note = f" ({unit})" if unit else ""
+    ax.set_xlabel(f"noisy{note}", parse_math=False)
+    ax.set_ylabel(f"consistent{note}", parse_math=False)
     ax.set_title("Measurements and consistent values" + (", a sample" if sampled else ""))
     legend = ax.legend(
         loc="upper left", bbox_to_anchor=(1, 1), title="level (nodes)", frameon=False
@@ -187,7 +188,8 @@ def residuals_by_level(tree: Tree, standardized: Any, *, ax: Any = None) -> Axes
         shown = np.concatenate([by_size[: _MOST_POINTS // 2], rest])
     ax = axes(ax, (6.4, 4.2))
     place = tree.depth[shown] - 1 + rng.uniform(-0.25, 0.25, shown.size)
-    ax.plot(place, z[shown], "o", ms=3.5, alpha=0.5, mew=0, color="#2f6ca8")
+    size = np.clip(40 / np.sqrt(max(1, shown.size)), 3.5, 7)
+    ax.plot(place, z[shown], "o", ms=size, alpha=0.5, mew=0, color="#2f6ca8")
     for height in (-2, 0, 2):
         ax.axhline(height, color="0.6", lw=0.8, ls="--" if height else "-", zorder=0)
     names = [level_title(tree, d) for d in range(1, tree.height + 1)]

@@ -104,7 +104,8 @@ def from_networkx(
     if not (hasattr(graph, "is_directed") and hasattr(graph, "edges")):
         fail_type("graph", f"must be a networkx DiGraph, not {type(graph).__name__}.")
     if not graph.is_directed():
-        fail_type("graph", "must be directed, with edges from parent to child.")
+        fail_type("graph", "must be directed, with edges from parent to child; "
+                  "networkx.bfs_tree(graph, root) directs the edges of a tree.")  # fmt: skip
     for argument, name in (("label", label), ("length", length)):
         if not (name is None or isinstance(name, str)):
             fail_type(argument, f"must be the name of an attribute, or None, not {name!r}.")

@@ -359,8 +359,14 @@ def rows_of_nodes(
     return row_of
 
 
+def path_names(tree: TreeKinship, i: int) -> list[str]:
+    """Names of the nodes from the root down to node i; a node without a label has its number."""
+    nodes = [*tree.ancestors(i)[::-1].tolist(), i]
+    return [f"({k})" if x is None else str(x) for k, x in zip(nodes, tree.path(i), strict=True)]
+
+
 def _named(tree: TreeKinship, i: int) -> str:
-    return " / ".join(map(str, tree.path(i)))
+    return " / ".join(path_names(tree, i))
 
 
 def node_in_error(tree: TreeKinship, i: int) -> Node:

@@ -117,7 +117,7 @@ def test_info_of_a_table(tmp_path, capsys):
     assert cli.main(["info", str(path), "--levels", "state,county"]) == 0
     out = capsys.readouterr().out
     assert "Tree(n=6, internal=3, leaves=3, height=3)" in out
-    assert "level 1 total: 1 nodes, 2 to 2 children" in out
+    assert "level 1 total: 1 node, 2 children" in out
     assert "level 2 state: 2 nodes, 1 to 2 children" in out
     assert "level 3 county: 3 nodes\n" in out
 
@@ -126,7 +126,7 @@ def test_info_of_a_table_with_one_label_on_top(tmp_path, capsys):
     path = tmp_path / "table.csv"
     path.write_text("country,state\nUS,NY\nUS,VT\n")
     assert cli.main(["info", str(path), "--levels", "country,state"]) == 0
-    assert "level 1 country: 1 nodes, 2 to 2 children" in capsys.readouterr().out
+    assert "level 1 country: 1 node, 2 children" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -239,3 +239,13 @@ def test_long_paths_are_shortened_to_whole_labels():
     text = str(gm.Consistency(tree).diagnose(rng.normal(size=tree.n)))
     assert "... / x / any of 2 " in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_nodes_without_a_label_are_named_by_their_number():
+    tree = gm.Tree.from_newick("((cat,lion),(dog,wolf)canine);")
+    post = gm.Consistency(tree)
+    told = str(post.diagnose([30.0, 20.0, 5.0, 5.0, 10.0, 5.0, 5.0]))
+    assert "\n  (1) " in told
+    assert "(1) / any of 2" in told
+    with pytest.raises(ValueError, match=r"node 2, '\(0\) / \(1\) / cat'"):
+        post.project(np.ones(7), lower=1, upper=0)

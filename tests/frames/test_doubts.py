@@ -85,6 +85,27 @@ def test_rows_of_sums_that_have_finer_labels_are_refused():
         gm.reconcile_frame(frame, ["state", "county"], "x")
 
 
+@pytest.mark.parametrize(
+    ("sums", "node"),
+    [
+        ([("USA", None, 15.1)], "node 8, 'total / USA'"),
+        ([("NY", "NY", 6.1), ("VT", "VT", 4.0)], "node 8, 'total / NY / NY'"),
+    ],
+)
+def test_sums_of_siblings_are_questioned_whatever_their_label(sums, node):
+    rows = [("NY", c, x) for c, x in zip("abc", [1.0, 2.0, 3.0], strict=True)]
+    rows += [("VT", "d", 4.0), ("VT", "e", 5.0)]
+    frame = pd.DataFrame([*rows, *sums], columns=["state", "county", "x"])
+    message = f"The value of {node} is about as large as all its siblings together"
+    with pytest.warns(DataWarning, match=message):
+        gm.reconcile_frame(frame, ["state", "county"], "x")
+    frame.loc[5:, "x"] *= 1.2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gm.reconcile_frame(frame, ["state", "county"], "x")
+        gm.reconcile_frame(frame.assign(x=0.0), ["state", "county"], "x")
+
+
 def test_a_single_node_may_be_called_like_a_sum():
     frame = pd.DataFrame({"all": ["All"] * 3, "shop": [None, "a", "b"], "x": [3.0, 1.0, 2.0]})
     with warnings.catch_warnings():

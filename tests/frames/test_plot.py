@@ -255,3 +255,19 @@ def test_lines_of_several_queries_are_beside_each_other():
     ax = plan.plot()
     places = [tuple(line.get_xdata()) for line in ax.lines]
     assert len(set(places)) == 3
+
+
+def test_numbers_of_the_icicle_are_written_without_exponents():
+    ax = gm.plot.icicle(TREE, TREE.aggregate([363_640.5, 600.25, 897_782.5]))
+    found = {text.split("\n")[-1] for text in texts(ax)}
+    assert found == {"1,262,023", "364,240.8", "363,640.5", "897,782.5"}
+
+
+def test_different_sums_are_written_with_different_digits():
+    ax = gm.plot.sums(gm.shapes.star(3), [42.61, 20.3, 22.29])
+    assert "0\n42.61\nchildren: 42.59" in texts(ax)
+
+
+def test_axes_name_a_unit_only_if_there_is_one():
+    ax = gm.plot.noisy_against_consistent(TREE, X, X)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("noisy", "consistent")

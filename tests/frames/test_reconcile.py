@@ -443,3 +443,10 @@ def test_each_column_of_labels_is_encoded_once(monkeypatch):
     _, info = gm.reconcile_frame(frame, ["shop"], "y", by="day", return_info=True)
     assert info.changes[0].group == (1,)
     assert sorted(seen) == ["day", "shop"]
+
+
+def test_variances_are_not_taken_by_position():
+    frame = pd.DataFrame({"shop": ["a", "b", None], "sales": [5.0, 3.0, 11.0]})
+    for wrong in (frame.sales, [1, 2, 3]):
+        with pytest.raises(TypeError, match=r"'variance' must be .* the name of a column"):
+            gm.reconcile_frame(frame, ["shop"], "sales", variance=wrong)

@@ -64,6 +64,14 @@ def test_a_label_of_a_sum_is_questioned():
         assert gm.rollup_frame(frame, ["state", "county"], "n").n[0] == 6
 
 
+def test_rows_that_are_sums_already_are_questioned():
+    parts = pd.DataFrame({"state": list("aab"), "county": list("xyz"), "n": [1, 2, 3]})
+    whole = gm.rollup_frame(parts, ["state", "county"], "n")
+    message = r"The value of node 5, 'total / a / \(missing\)' is about as large .* sums already"
+    with pytest.warns(gm.DataWarning, match=message):
+        gm.rollup_frame(whole, ["state", "county"], "n")
+
+
 def test_wrong_arguments():
     frame = pd.DataFrame(ROWS)
     with pytest.raises(gm.InputError, match="must not name a level; 'state' is one"):
