@@ -62,7 +62,7 @@ class Case(NamedTuple):
         return Check(f"{self.shape}: {claim}", measured, limit, **kw)
 
     def ratios(self, unit: Action, bars: Claims, times: int = 9) -> Iterator[Check]:
-        """Times of the actions of some claims, in units of the time of `unit`."""
+        """Check some claims: the time of each action, in units of the time of `unit`."""
         actions = [unit, *(action for action, _ in bars.values())]
         one, *seconds = best_times(actions, min(times, self.times))
         for (claim, (_, limit)), each in zip(bars.items(), seconds, strict=True):
@@ -97,7 +97,7 @@ TRANSPOSED_LIMITS = {
 
 
 def sweeps(case: Case) -> Iterator[Check]:
-    """Solving with a Generation Matrix, in units of copying."""
+    """Time of a solve with a Generation Matrix, in units of the time to copy a vector."""
     tree, rng = case.tree, np.random.default_rng(0)
     v, out = rng.standard_normal(tree.n), np.empty(tree.n)
     w = rng.uniform(1, 2, tree.n)
@@ -117,7 +117,7 @@ def sweeps(case: Case) -> Iterator[Check]:
 
 
 def several_columns(case: Case) -> Iterator[Check]:
-    """Eight right-hand sides in one sweep, in units of copying eight vectors."""
+    """Time of eight right-hand sides in one sweep, in units of the time to copy eight vectors."""
     tree, rng = case.tree, np.random.default_rng(0)
     V, Out = rng.standard_normal((tree.n, COLUMNS)), np.empty((tree.n, COLUMNS))
     G = GenerationMatrix(tree)
@@ -129,7 +129,7 @@ def several_columns(case: Case) -> Iterator[Check]:
 
 
 def building(case: Case) -> Iterator[Check]:
-    """Tree.from_parents, in units of a stable argsort of the heights; and its memory."""
+    """Time of Tree.from_parents, in units of a stable argsort of the heights, and its memory."""
     numberings = (("shuffled", trees.shuffled, 2.5), ("parents first", trees.depth_first, 1.5))
     for name, renumbered, limit in numberings:
         parent = renumbered(case.tree)
@@ -144,7 +144,7 @@ def building(case: Case) -> Iterator[Check]:
 
 
 def extreme(case: Case) -> Iterator[Check]:
-    """Time per node on a star, in units of that on a binary tree."""
+    """Time per node on a star, in units of the time per node on a binary tree."""
     n = case.tree.n
     G, B = GenerationMatrix(case.tree), GenerationMatrix(trees.make("binary", n))
     for name, ours, theirs in (("solve", G.solve, B.solve), ("T.solve", G.T.solve, B.T.solve)):
@@ -161,7 +161,7 @@ def extreme(case: Case) -> Iterator[Check]:
 
 
 def pairs(case: Case) -> Iterator[Check]:
-    """A million random pairs of nodes, in units of copying."""
+    """Time of queries about a million random pairs of nodes, in units of the time of a copy."""
     tree = case.tree
     i, j = np.random.default_rng(1).integers(0, tree.n, (2, PAIRS))
 
@@ -178,7 +178,7 @@ def pairs(case: Case) -> Iterator[Check]:
 
 
 def sparse_matrices(case: Case) -> Iterator[Check]:
-    """Laplacian and adjacency, in units of scipy's conversion of these from COO to CSR."""
+    """Time to make the Laplacian and adjacency matrices, in units of scipy's COO-to-CSR time."""
     for name, build in (("laplacian", laplacian), ("adjacency", adjacency)):
 
         def from_nothing(build: Callable[[Tree], object] = build) -> None:
@@ -195,7 +195,7 @@ PROJECT_LIMITS = {"census": 2.0, "binary": 2.5, "depth first": 3.75, "grouped": 
 
 
 def projection(case: Case) -> Iterator[Check]:
-    """Both stages of consistency, in units of copying, and the memory of the second stage."""
+    """Time of both stages of consistency, in units of copying, and memory of the second stage."""
     tree = case.tree
     v, out = measurements(tree), np.empty(tree.n)
     variance = np.random.default_rng(0).uniform(0.5, 2, tree.n)
@@ -274,7 +274,7 @@ def _census_counts(m: int) -> dict[str, np.ndarray]:
 
 
 def nonnegative(case: Case) -> Iterator[Check]:
-    """The exact non-negative optimum, in units of a plain projection."""
+    """Time of the exact non-negative optimum, in units of a plain projection."""
     tree, rng = case.tree, np.random.default_rng(2)
     out = np.empty(tree.n)
     for kind, counts in _census_counts(tree.n_leaves).items():
@@ -294,7 +294,7 @@ def nonnegative(case: Case) -> Iterator[Check]:
 
 
 def bounds(case: Case) -> Iterator[Check]:
-    """The optimum with an upper bound on every leaf and bounds on all states."""
+    """Time of the optimum with an upper bound on every leaf and bounds on all states."""
     tree, rng = case.tree, np.random.default_rng(2)
     counts = tree.aggregate(_census_counts(tree.n_leaves)["gamma"])
     v, out = counts + rng.laplace(0, 8, tree.n), np.empty(tree.n)
@@ -321,7 +321,7 @@ def bounds(case: Case) -> Iterator[Check]:
 
 
 def imports(times: int) -> Iterator[Check]:
-    """Importing, in units of importing numba, and the extra seconds of a first example."""
+    """Time of an import, in units of importing numba, and extra seconds of a first example."""
     # Installed packages have bytecode on disk, but some containers prevent Python from writing it.
     settings = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 

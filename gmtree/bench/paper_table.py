@@ -170,7 +170,7 @@ class Experiment:
     # ------------------------------------------------------------------ expected
 
     def expected(self, name: str) -> Accuracy | None:
-        """Error and bias by the exact variances; None for algorithms without a formula."""
+        """Error and bias computed from exact variances; None for algorithms without a formula."""
         tree = self.tree
         if name == PROCESSLESS:
             variance = 2.0 * tree.height**2

@@ -1,4 +1,4 @@
-"""The class of all data sets, and the division of a total for look-alikes."""
+"""The class of all data sets, and a function that divides the total of a look-alike."""
 
 from __future__ import annotations
 

@@ -100,9 +100,10 @@ class Structure:
             self.tree = Tree.from_parents(parent)
 
     def _leaves(self, size: np.ndarray, leaf_names: np.ndarray | None) -> np.ndarray:
-        """Return the series that is each leaf alone.
+        """For each leaf, return the series that consists of this leaf alone.
 
-        If there are several, it is the one with the name of the leaf, or else the last one.
+        If there are several such series, it is the one with the name of the leaf, or else the last
+        one.
         """
         start, cols = self.matrix.indptr, self.matrix.indices
         single = np.flatnonzero(size == 1)

@@ -143,7 +143,7 @@ def sums_from_root(edge: Any, layout: _sweep.Layout, root: int, height: int) -> 
             raise check.IntegerOverflowError(
                 "edge",
                 f"must have sums along paths that fit into 64-bit integers; {height - 1} "
-                f"edges of up to {longest // height} do not. Floating-point numbers do.",
+                f"edges of up to {longest // height} do not. Pass floating-point lengths instead.",
             )
     _sweep.propagate(layout, lengths, lengths)
     return lengths

@@ -59,7 +59,7 @@ class Pairs:
 
     @property
     def none(self) -> np.ndarray:
-        """Pairs of nodes without a pair of leaves that exists."""
+        """Mask of the pairs of nodes below which no pair of leaves exists."""
         if self.exists is None:
             return np.broadcast_to(np.False_, self.shape)
         none = np.ones(self.shape, bool)

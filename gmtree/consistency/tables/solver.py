@@ -118,7 +118,10 @@ class TableSolver:
         return out
 
     def known_cell_variance(self) -> np.ndarray:
-        """Variance of a cell at each node, without undetermined spaces; 0 becomes the mean."""
+        """Variance of a cell at each node, leaving out undetermined spaces.
+
+        A variance of 0 is replaced by the mean of the positive variances, or by 1 without these.
+        """
         shape = self.problem.axes.shape
         variance = self.sum_variance(tuple(range(len(shape))), one_cell(shape), only_known=True)
         usual = variance[variance > 0]

@@ -179,7 +179,7 @@ def distinct_texts(argument: str, column: Codes) -> tuple[np.ndarray, list[str |
 
 
 def _is_other_form(text: str | None) -> bool:
-    """Whether a person's text may be read as a number with another text."""
+    """Whether a program may read a person's text as a number and write it as another text."""
     if text is None or _WHOLE.fullmatch(text) or not _NUMBER.fullmatch(text):
         return False
     x = float(text)
