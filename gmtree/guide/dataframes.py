@@ -43,18 +43,38 @@ If a node has no row, but its value follows from the other values, a row is adde
 ``return_info=True`` you also get the largest changes. A `gmtree.DataWarning` points out rows that
 look wrong, for example if the label "NA" was read as a missing label.
 
-Results of array functions
---------------------------
+Standard errors, and other results of array functions
+-----------------------------------------------------
 
 Array functions take and return one value per node. `gmtree.Tree.align` makes such arrays from
 DataFrames that have values for some of the nodes. `gmtree.Tree.to_frame` returns a DataFrame with
-one row per node:
+one row per node. In this way you get the standard errors of consistent values. The tree is made
+from the rows of the leaves:
 
->>> tree = gm.Tree.from_levels(["NY", "NY", "VT"], ["Albany", "Kings", "Orange"],
-...                            levels=["state", "county"])
+>>> import numpy as np
+>>> survey = pd.DataFrame({
+...     "state": [None, "NY", "VT", "NY", "NY", "VT"],
+...     "county": [None, None, None, "Albany", "Kings", "Orange"],
+...     "people": [9.0, 6.0, 4.0, 3.0, 2.0, 5.0],
+...     "variance": [1.0, 1.0, 1.0, 4.0, 4.0, 4.0],
+... })
+>>> tree = gm.Tree.from_levels(survey[survey.county.notna()], levels=["state", "county"])
+>>> m = tree.align(survey, value="people", variance="variance")
+>>> post = gm.Consistency(tree, m.variance)
+>>> error = np.sqrt(post.node_variance())
+>>> found = tree.to_frame(people=post.project(m.values), error=error)
+>>> found[["state", "county", "people", "error"]].round(2).head(4)
+  state  county  people  error
+0   NaN     NaN    9.40   0.79
+1    NY     NaN    5.53   0.77
+2    VT     NaN    3.88   0.75
+3    NY  Albany    3.26   1.47
+
+If each level has a DataFrame of its own, pass a dict:
+
 >>> states = pd.DataFrame({"state": ["VT", "NY"], "people": [30.0, 700.0]})
 >>> m = tree.align({"state": states, "total": 720.0})
->>> tree.to_frame(people=gm.reconcile(tree, m.values, m.variance)).people.round(2).tolist()
+>>> gm.reconcile(tree, m.values, m.variance).round(2).tolist()
 [723.33, 696.67, 26.67, 348.33, 348.33, 26.67]
 
 Private counts

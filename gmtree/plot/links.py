@@ -87,9 +87,8 @@ def node_link(tree: Tree, values: Any = None, *, unit: str = "", ax: Any = None)
     if values is not None:
         size *= min(1, (1.5 * per_leaf) ** 2 / 228)
     ax.scatter(x, y, s=size, c=np.where(inner, 0.0, 1.0), cmap="coolwarm_r", zorder=3, lw=0)
-    if tree.labels is not None:
-        per_x = across / (1.28 * max(float(np.ptp(x)), 1e-300))
-        _write_names(tree, ax, x, y, per_x, per_leaf, np.sqrt(size) / 2)
+    per_x = across / (1.28 * max(float(np.ptp(x)), 1e-300))
+    _write_names(tree, ax, x, y, per_x, per_leaf, np.sqrt(size) / 2)
     return ax
 
 

@@ -271,3 +271,8 @@ def test_different_sums_are_written_with_different_digits():
 def test_axes_name_a_unit_only_if_there_is_one():
     ax = gm.plot.noisy_against_consistent(TREE, X, X)
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("noisy", "consistent")
+
+
+def test_nodes_of_trees_without_labels_show_their_numbers():
+    tree = gm.Tree.from_linkage([[0, 1, 0.5, 2], [2, 3, 0.9, 3]])
+    assert {"0", "1", "2"} <= texts(gm.plot.node_link(tree))
