@@ -90,7 +90,7 @@ class Solve:
         return out.reshape(v.shape)
 
     def backward(self, out: Any, node: Any, edge: Any) -> tuple[Solve, Any, Any]:
-        """The transposed map, and its weights."""
+        """The transposed map, and the weights to call it with."""
         return Solve(self.tree, not self.up), node, edge
 
     def gradients(self, xp: Any, v: Any, out: Any, g: Any, back: Any, node: Any, edge: Any) -> Any:

@@ -98,7 +98,7 @@ class Data:
 
     @contextmanager
     def made(self, **options: Any) -> Iterator[Any]:
-        """Reconciled values on disk, removed afterwards."""
+        """Context manager that writes reconciled values to disk, and removes them at its end."""
         from gmtree.dask import reconcile
 
         leaves, out = self.folder / "leaves", self.folder / "out"
@@ -108,7 +108,7 @@ class Data:
             shutil.rmtree(out, ignore_errors=True)
 
     def make(self, **options: Any) -> None:
-        """Write reconciled values, and remove them."""
+        """Write reconciled values to disk, and remove them; benchmarks time this call."""
         with self.made(**options):
             pass
 

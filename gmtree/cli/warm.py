@@ -118,7 +118,7 @@ NUMBERINGS: tuple[Callable[[], Any], ...] = (_canonical, _shuffled)
 
 
 def _values(rows: int) -> Iterator[np.ndarray]:
-    """Values of all types and shapes."""
+    """Arrays of values of all types and shapes that kernels are compiled for."""
     rng = np.random.default_rng(3)
     for dtype in DTYPES:
         for columns in COLUMNS:

@@ -93,7 +93,7 @@ class People:
 
     @property
     def columns(self) -> list[str]:
-        """Columns of records."""
+        """The columns that are read from the records."""
         return [*self.levels, self.person]
 
 

@@ -93,7 +93,7 @@ class Closest(Method):
         return self.weights.project(y, self.nonnegative, self._bounds)
 
     def noise_variance(self, noise: np.ndarray) -> np.ndarray:
-        """Return the variances without bounds."""
+        """Return the variances of the values without bounds."""
         return self.weights.noise_variance(noise)
 
 

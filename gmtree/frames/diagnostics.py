@@ -67,7 +67,7 @@ def diagnose_frame(
 
 
 def taken(kind: str, columns: Mapping[str, Any], rows: np.ndarray) -> dict[str, Any]:
-    """Return some rows of columns, which are those of a library, arrays, or codes of labels."""
+    """Return some rows of columns; a column may be of any library, an array, or codes of labels."""
     library, made = adapter(kind), {}
     for name, x in columns.items():
         if isinstance(x, Codes):

@@ -270,7 +270,7 @@ class Tree(TreeConversions):
 
     @Cached
     def _label_index(self) -> distinct.LabelIndex:
-        """Dictionaries of the nodes by label."""
+        """An index of the nodes by label and by path."""
         return distinct.LabelIndex(self._labels, self._parent)
 
     # ------------------------------------------------------------------ other numberings

@@ -189,7 +189,7 @@ class CrossedConsistency:
             )
 
     def _pair(self, series: int) -> tuple[int, ...]:
-        """The nodes of a series."""
+        """Return the nodes, one of each tree, whose pair has the given number among the series."""
         index = np.unravel_index(self._pairs.series[series], self.shape)
         return tuple(int(i) for i in index)
 
@@ -343,7 +343,7 @@ class CrossedConsistency:
         return (r - v.ravel()[aggregates]) / w
 
     def _solve(self, v: np.ndarray, tolerance: float, most: int) -> tuple[np.ndarray, CrossedInfo]:
-        """The optimum from the sparse system."""
+        """Return the optimum, computed from the sparse system of equations."""
         from gmtree.consistency.sparse import ContradictionError
 
         rounding = Tolerance.of(v.dtype).relative

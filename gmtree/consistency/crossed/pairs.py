@@ -31,7 +31,7 @@ class Pairs:
 
     @classmethod
     def of(cls, trees: Any, exists: Any) -> Pairs:
-        """From the arguments of :class:`gmtree.CrossedConsistency`."""
+        """Make pairs from the arguments of :class:`gmtree.CrossedConsistency`."""
         if isinstance(trees, Tree) or not isinstance(trees, Sequence):
             check.fail_type("trees", f"must be a list of trees, not a {type(trees).__name__}.")
         if not trees:

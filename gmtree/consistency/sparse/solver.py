@@ -409,7 +409,7 @@ def _factored(
 
 
 class _Nothing:
-    """The factor of no equations."""
+    """Takes the place of the factor if there are no equations to solve."""
 
     nnz = 0
 

@@ -45,7 +45,7 @@ class TableProblem:
     def of(
         cls, tree: Tree, axes: Mapping[Any, Any], variance: Mapping[Any, Any], threads: int | None
     ) -> TableProblem:
-        """From the arguments of :class:`gmtree.TableConsistency`."""
+        """Make a problem from the arguments of :class:`gmtree.TableConsistency`."""
         check.instance("tree", tree, Tree)
         threads, own = check.threads("threads", threads), Axes(axes)
         given = sorted(own.by_query("variance", variance), key=lambda item: -len(item[0]))
@@ -93,7 +93,7 @@ class TableProblem:
         return replace(self, queries=queries, precision=precision)
 
     def measurements(self, given: Mapping[Any, Any]) -> list[np.ndarray]:
-        """The table of each query as (n, cells of the query), in the order of `queries`."""
+        """For each query, in the order of `queries`: an array of shape (n, cells of the query)."""
         found: dict[tuple[int, ...], np.ndarray] = {}
         known = {query.axes: q for q, query in enumerate(self.queries)}
         for kept, name, value in self.axes.by_query("measurements", given):

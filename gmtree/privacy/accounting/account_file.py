@@ -151,7 +151,7 @@ class State:
 
     @property
     def terms(self) -> tuple[Any, ...]:
-        """The parts that never change."""
+        """The terms of the account, which never change."""
         return self.measure, self.budget, self.target, self.neighbors, unit_of(self)
 
     @property

@@ -190,7 +190,7 @@ def _lines(
 
 
 def _disclosures(tree: Tree, budget: Budget) -> tuple[str, ...]:
-    """The caller's sentences, and one about the list of leaves if it was made from records."""
+    """Return the caller's disclosures; add one if the list of leaves was made from the records."""
     if LEAVES_FROM_RECORDS in budget.disclosures or not tree._from_records:
         return budget.disclosures
     return (*budget.disclosures, LEAVES_FROM_RECORDS)

@@ -176,7 +176,7 @@ def _shares(given: Any) -> tuple[Fraction, ...]:
 
 
 def sequence(argument: str, x: Any, what: str) -> tuple[Any, ...]:
-    """The items of `x`, which must be neither text nor a single item."""
+    """Return the items of a sequence; refuse text, and a single item such as a `Level`."""
     try:
         if isinstance(x, (str, bytes, Level)):
             raise TypeError

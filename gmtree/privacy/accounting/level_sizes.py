@@ -59,7 +59,7 @@ def allocate_levels(
 def divide_levels(
     sizes: Sequence[int], names: Sequence[str | None] | None, budget: Budget
 ) -> Allocation:
-    """:func:`allocate_levels` for a checked budget."""
+    """Do the work of :func:`allocate_levels`, for a budget that was checked already."""
     nodes = level_sizes(sizes)
     for name, given in (
         ("invariants", budget.invariants),

@@ -26,7 +26,7 @@ TableAxes = tuple[tuple[str, int | tuple[str, ...]], ...]
 
 
 def lengths_of(axes: TableAxes | None) -> dict[str, int]:
-    """Lengths of the axes by name."""
+    """Return the length of each axis, by the name of the axis."""
     return {name: x if isinstance(x, int) else len(x) for name, x in axes or ()}
 
 

@@ -267,7 +267,7 @@ def _unpack(arrays: Arrays, header: Mapping[str, Any]) -> Parts:
 
 
 def _noisy(arrays: Arrays, tree: Tree, ledger: Ledger) -> Any:
-    """The noisy counts, for tables by query."""
+    """Return the noisy counts: an array, or for tables a dict of arrays by query."""
     if ledger.axes is None:
         return _of_shape(arrays["noisy"], (tree.n,), np.int64)
     workload = ledger._workload

@@ -210,7 +210,7 @@ def plan(
 def plan_for(
     tree: Tree, budget: Budget, workload: Workload = PLAIN, threads: int | None = None
 ) -> Plan:
-    """:func:`plan` for a checked budget."""
+    """Do the work of :func:`plan`, for a budget that was checked already."""
     _, exact, ledger = divide(tree, budget, workload)
     if workload is PLAIN:
         post = solver_of_counts(tree, ledger, exact, threads)

@@ -162,7 +162,7 @@ def proper_edges(edges: Any, bins: int | None = None) -> np.ndarray:
 
 
 def _numbers(argument: str, x: Any) -> np.ndarray:
-    """Numbers without labels, as floats."""
+    """Convert numbers to floats; refuse a Series or DataFrame with labels."""
     check.refuse_labels(argument, x)
     return check.reals(argument, x).astype(float)
 
