@@ -79,7 +79,7 @@ class InputError(ArgumentError, ValueError):
     ...     gm.reconcile(gm.shapes.star(3), [9.0, float("nan"), 4.0])
     ... except gm.InputError as error:
     ...     print(error.argument, error.node, error.rule, sep="; ")
-    noisy; 1; must be finite; node 1 is nan.
+    noisy; 1; must be finite; node 1 is nan; a node that was not measured has variance inf.
     """
 
 

@@ -253,7 +253,7 @@ def test_an_account_that_is_not_there(tmp_path, capsys):
 def test_help_tells_what_becomes_of_negative_counts(capsys):
     with pytest.raises(SystemExit):
         main(["release", "--help"])
-    assert "negative sums become 0" in " ".join(capsys.readouterr().out.split())
+    assert "a negative sum counts as 0" in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_report_lists_the_most_suspicious_values_first(table, capsys):
