@@ -51,14 +51,14 @@ Claims = dict[str, tuple[Action, float]]
 
 
 class Case(NamedTuple):
-    """A tree, and how often to measure."""
+    """A tree to measure, its shape, and the number of repetitions."""
 
     shape: str
     tree: Tree
     times: int
 
     def check(self, claim: str, measured: float, limit: float, **kw: Any) -> Check:
-        """Make a claim about this tree."""
+        """Return a check of a claim about this tree."""
         return Check(f"{self.shape}: {claim}", measured, limit, **kw)
 
     def ratios(self, unit: Action, bars: Claims, times: int = 9) -> Iterator[Check]:

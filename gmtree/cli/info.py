@@ -139,7 +139,7 @@ def _tree(path: Path, levels: list[str]) -> Tree:
 
 
 def _depth(row: tuple[str, ...]) -> int:
-    """Number of labels up to the last one."""
+    """Number of labels up to the last one that is not empty."""
     return max((k for k, label in enumerate(row, start=1) if label), default=0)
 
 

@@ -90,7 +90,7 @@ def _read(tree: Tree, argument: str, given: Any, none: float) -> np.ndarray | No
 
 
 def _of_nodes(tree: Tree, argument: str, nodes: Any, numbers: Any, none: float) -> np.ndarray:
-    """Bounds by node from those of some nodes."""
+    """Bounds of all nodes, given the bounds of some of them."""
     a = np.full(tree.n, none)
     a[np.asarray(nodes, np.int64)] = check.reals(argument, numbers)
     _refuse_impossible(tree, argument, a, none)

@@ -164,7 +164,7 @@ class Factor:
 
     @classmethod
     def _of_equal(cls, tree: Tree, scale: float, threads: int | None) -> Factor:
-        """All variances equal: t is the theta of the paper."""
+        """The factor if all variances are equal. Then t is the theta of the paper."""
         layout = tree._layout
         t = np.zeros(tree.n_internal)
         with _sweep.team(layout, threads) as run:

@@ -119,5 +119,5 @@ class ClippedFirst(Method):
         return self._sums.noise_variance(noise)
 
     def path(self, y: np.ndarray, mean: np.ndarray, error: np.ndarray) -> np.ndarray:
-        """Return the optimum with the errors of bottom-up forecasts."""
+        """Return the optimum plus the errors of bottom-up forecasts."""
         return mean + self._sums.project(error)

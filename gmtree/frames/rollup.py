@@ -109,7 +109,7 @@ def rollup_frame(
 
 
 def _with_label(c: Codes, label: str) -> Codes:
-    """Give all rows without a label this label."""
+    """Replace missing labels by the given label."""
     if c.missing is None:
         return c
     assert c.categories is not None

@@ -155,7 +155,7 @@ def contrast(weight: np.ndarray, in_space: list[bool]) -> np.ndarray:
 
 
 def one_cell(shape: Sequence[int]) -> np.ndarray:
-    """Weights of the sum that is one cell."""
+    """Weights of a sum that consists of a single cell."""
     weight = np.zeros(shape)
     weight.flat[0] = 1
     return weight

@@ -133,7 +133,7 @@ def gaussian_rho(epsilon: Any, delta: Any) -> Fraction:
 
 
 def largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction | None:
-    """:func:`gaussian_rho`, or None if `epsilon` or `delta` is extremely small."""
+    """Like :func:`gaussian_rho`, but None if `epsilon` or `delta` is extremely small."""
     goal = epsilon * (1 - Fraction(TO_SPARE))
     found = largest_safe(lambda rho: meets(Fraction(rho), goal, delta), 1e-40, _LARGEST_RHO)
     return None if found is None else Fraction(found)
