@@ -144,7 +144,9 @@ def some(items: Iterable[Any]) -> str:
 
 def shown(label: Any) -> str:
     """A label as users write it: 'a' rather than np.str_('a'), and dates as text."""
-    if isinstance(label, (np.datetime64, np.timedelta64)):
+    if isinstance(label, np.datetime64):
+        return str(np.datetime_as_string(label, unit="auto"))
+    if isinstance(label, np.timedelta64):
         return str(label)
     return repr(label.item() if isinstance(label, (np.number, np.character)) else label)
 

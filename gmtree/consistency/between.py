@@ -114,7 +114,9 @@ def _refuse_infeasible(factor: Factor, problem: Problem, shift: int, tolerance: 
         check.fail("noisy", rule, node, f" is known exactly to be {own}, not between {between}.")
     known = f" is known exactly to be {own}" if is_exact else f" must be between {between}"
     argument = "lower" if upper is None else "upper"
-    check.fail(argument, rule, node, f"{known}, but its children can only reach {below}.")
+    check.fail(
+        argument, rule, node, f"{known}, but the sum of its children must be between {below}."
+    )
 
 
 def _settle_prices(factor: Factor, threads: int | None, problem: Problem, out: np.ndarray) -> bool:

@@ -8,7 +8,9 @@ it needs about all rows of other partitions. The results equal those of
 
     reconcile          consistent values
     release            private counts
-    result             Result: the levels that were written, and a manifest
+    Result             the levels that either of them wrote, and a manifest
+
+The files of this package, for its maintainers:
 
     pipeline           the steps of a run, in order
     messages           the data that the driver and the tasks send each other

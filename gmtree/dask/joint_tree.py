@@ -9,7 +9,7 @@ partitions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
@@ -214,7 +214,9 @@ class JointTree:
         try:
             post = Consistency(self.tree, {"node": variance})
             x = post.project(value)
-        except ValueError as error:
+        except check.ArgumentError as error:
+            if error.argument == "variance" and error.node is not None:
+                self._refuse_undetermined(error.node)
             raise ValueError(
                 f"Argument 'nodes' must agree with the leaves, also across partitions: {error} "
                 "(These node numbers count only the nodes at the ends of partitions.)"
@@ -223,14 +225,16 @@ class JointTree:
         errors = post.node_variance()
         loose = np.flatnonzero(np.isinf(errors))
         if loose.size:
-            u = int(loose[0])
-            u = u if u < self.n_boundary else int(self.tree.parent[u])
-            check.fail(
-                "value",
-                f"must determine every node; below {self.label(u)} some nodes have no value, and "
-                "other measurements do not determine them.",
-            )
+            self._refuse_undetermined(int(loose[0]))
         return Solution(x, z, q, errors)
+
+    def _refuse_undetermined(self, u: int) -> NoReturn:
+        u = u if u < self.n_boundary else int(self.tree.parent[u])
+        check.fail(
+            "value",
+            f"must determine every node; below {self.label(u)} some nodes have no value, and "
+            "other measurements do not determine them.",
+        )
 
     def outside(self, solution: Solution) -> list[np.ndarray]:
         """For each partition, level and side: estimate and variance of rows outside it."""

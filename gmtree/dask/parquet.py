@@ -63,7 +63,8 @@ def files(argument: str, source: Any) -> list[Location]:
         elif path.is_file():
             found.append(path)
         else:
-            check.fail(argument, f"must be a Parquet file or a folder of them, not {str(path)!r}.")
+            check.fail(argument, f"must be a Parquet file or a folder of them; {str(path)!r} is "
+                       "neither, or does not exist.")  # fmt: skip
     return found
 
 

@@ -212,8 +212,11 @@ def variance_of_levels(
             if name not in names:
                 check.fail("variance", f"must be by level, not {name!r}.")
         numbers = [check.real("variance", variance.get(name, 1.0)) for name in names]
-    else:
+    elif variance is None or np.ndim(variance) == 0:
         numbers = [1.0 if variance is None else check.real("variance", variance)] * len(names)
+    else:
+        check.fail_type("variance", "must be one number, the name of a column, or a dict with a "
+                        f"number for each level, not a {type(variance).__name__}.")  # fmt: skip
     check_variances(np.array(numbers), "level")
     return tuple(
         np.inf if source is None else x

@@ -28,7 +28,9 @@ class Bounds(NamedTuple):
                            f"{check.some(map(repr, BOUNDED_METHODS))} keep bounds.")  # fmt: skip
             if structure.tree is None:
                 check.fail(argument, "must be None unless the structure is a tree; here, some "
-                           "series overlap although neither is a part of the other.")  # fmt: skip
+                           "series overlap although neither is a part of the other. For a "
+                           "lower bound of 0, nonnegative=True works for any structure."
+                           )  # fmt: skip
         if not given:
             return None
         found = {name: _by_series(structure, name, x) for name, x in given.items()}

@@ -118,4 +118,5 @@ def require_columns(argument: str, frame: Any, **names: Any) -> None:
 def require_fitted(frame: Any, model: str) -> None:
     """Refuse past values without the fitted values of a model."""
     if model not in column_names(frame):
-        check.fail("Y_df", f"must have a column {model!r} of fitted values.")
+        check.fail("Y_df", f"must have a column {model!r} of fitted values, because each column of "
+                   "numbers in 'Y_hat_df' is a model.")  # fmt: skip

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gmtree import _validate as check
 from gmtree.consistency import Consistency
 from gmtree.consistency.diagnostics import COLUMNS, worst_first
 from gmtree.forecast.columns import CUTOFF
@@ -96,6 +97,8 @@ def diagnose(
     options = Options(residual_variance=residual_variance, threads=threads)
     request = Request(("wls_var",), names, options, variance=variance)
     panel = read_forecasts(Y_hat_df, S_df, tags, spec, temporal, names)
+    if Y_df is None and variance is None:
+        check.fail("Y_df", "must hold past and fitted values, unless 'variance' is given.")
     past = read_past(Y_df, panel, temporal, names)
     models = request.models(panel)
     bases = [Base(request, panel, panel.structure, model, past) for model in models]

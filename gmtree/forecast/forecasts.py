@@ -147,7 +147,8 @@ class Base:
         """Variances that the caller gave for ``"wls_var"``."""
         given = self.request.variance
         if isinstance(given, Mapping):
-            return from_mapping(self.structure, given)
+            definition = self.request.options.residual_variance
+            return from_mapping(self.structure, given, self.past, definition)
         if not isinstance(given, str):
             check.fail_type("variance", "must be a dict, the name of a column, or 'intervals', not "
                             f"a {type(given).__name__}.")  # fmt: skip

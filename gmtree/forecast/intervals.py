@@ -19,7 +19,7 @@ from scipy.special import ndtri
 from gmtree import _validate as check
 from gmtree._progress import Progress
 from gmtree.forecast.methods import Method
-from gmtree.forecast.variances import Residuals
+from gmtree.forecast.variances import Residuals, with_all
 
 # Number of paths for the quantiles of a bootstrap, as in hierarchicalforecast.
 SAMPLES = 200
@@ -108,13 +108,8 @@ class Bootstrap:
                        f"{self.how!r}.")  # fmt: skip
         self._ahead = np.arange(y_hat.shape[1]) if ahead is None else ahead
         self._steps = int(self._ahead.max()) + 1 if self.keeps_stretches else 1
-        complete = residuals.values[:, ~np.isnan(residuals.values).any(axis=0)]
-        if complete.shape[1] <= self._steps:
-            check.fail(
-                "Y_df",
-                f"must have more than {self._steps} periods with residuals of all series for "
-                f"intervals_method={self.how!r}, not {complete.shape[1]}.",
-            )
+        use = f"intervals_method={self.how!r}"
+        complete = with_all(residuals.values, residuals.name, self._steps + 1, use)
         self._mean, self._seed = mean, seed
         self._residuals, self.num_samples = method.project(complete), num_samples
 

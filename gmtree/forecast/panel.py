@@ -142,11 +142,17 @@ class Panel:
         again = _again(place, structure.n * steps.size)
         if again >= 0:
             before = int(np.flatnonzero(place == place[again])[0])
+            hint = (
+                f"Windows of a cross-validation need a column {CUTOFF!r}."
+                if argument == "Y_hat_df"
+                else "All windows of a cross-validation share one past; reconcile them one by one "
+                "if each has its own."
+            )
             check.fail(
                 argument,
                 f"must have each series once at each {step_col}; rows {before} and {again} are "
                 f"both {structure.name(int(node[again]))} at {steps.name(int(of_row[again]))}. "
-                f"Windows of a cross-validation need a column {CUTOFF!r}.",
+                + hint,
             )
         return cls(frame, argument, kind, structure, place, steps, columns)
 

@@ -78,7 +78,8 @@ def reconcile(
     Y_df : DataFrame or Table, optional
         Past values in the column `target_col` and fitted values in columns named after models,
         for ``"wls_var"``, ``"mint_shrink"`` and bootstrapped intervals. Historical proportions
-        need the values only.
+        need the values only. All windows of a cross-validation share it, so it may hold values
+        later than a window's ``cutoff``; to prevent this, reconcile the windows one by one.
     nonnegative : bool
         Require non-negative forecasts. The optimum is exact on a tree. ``"bottom_up"`` sets
         negative leaves to zero and sums them, which is the optimum if only leaves have weights.
@@ -99,8 +100,10 @@ def reconcile(
     variance : optional
         Variances that replace those of residuals, for ``"wls_var"``: a dict by name of the series
         or level, the name of a column of `Y_hat_df` (one variance for each step), or
-        ``"intervals"`` for variances computed from the bounds in `Y_hat_df`. A forecast with
-        variance 0 is not changed, and a forecast with variance inf is ignored.
+        ``"intervals"`` for variances computed from the bounds in `Y_hat_df`. Series that a dict
+        does not name have the variances of their residuals in `Y_df`, so that only a new series
+        without residuals needs a number. A forecast with variance 0 is not changed, and a
+        forecast with variance inf is ignored.
     residual_variance : {"mean_square", "variance"}
         See :class:`MinTrace`.
     immutable : list of names

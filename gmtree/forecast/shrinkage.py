@@ -28,6 +28,7 @@ from gmtree.consistency.sparse import ConvergenceError
 from gmtree.forecast.methods import Method
 from gmtree.forecast.solver import MOST_SOLVES, NONNEGATIVE_TOLERANCE, Weights
 from gmtree.forecast.structure import Structure
+from gmtree.forecast.variances import with_all
 
 # Least variance of a series, as in hierarchicalforecast. It also keeps quotients finite if
 # residuals are constant or uncorrelated.
@@ -81,11 +82,8 @@ class Shrunk(Method):
     ) -> None:
         self.nonnegative = self.cut_intervals = nonnegative
         self._structure, self._threads = structure, threads
-        residuals = residuals[:, ~np.isnan(residuals).any(axis=0)]
+        residuals = with_all(residuals, structure.name, 3, "'mint_shrink'")
         T = residuals.shape[1]
-        if T < 3:
-            check.fail("Y_df", "must have at least 3 periods with residuals of all series for "
-                       f"'mint_shrink', not {T}.")  # fmt: skip
         centred = residuals - residuals.mean(axis=1, keepdims=True)
         variance = np.square(centred).sum(axis=1) / (T - 1)
         deviation = np.sqrt(variance * (T - 1) / T) + RIDGE

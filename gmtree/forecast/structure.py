@@ -220,8 +220,9 @@ class Structure:
             row = self._row_of.get(name, -1) if known else -1
             level = self.levels.get(name) if known else None
             if row < 0 and level is None:
+                hint = "; its levels are " + check.some(map(repr, self.levels))
                 check.fail(argument, "must name series or levels of the structure, not "
-                           f"{check.shown(name)}.")  # fmt: skip
+                           f"{check.shown(name)}{hint if self.levels else ''}.")  # fmt: skip
             if row >= 0 and level is not None and level.tolist() != [row]:
                 check.fail(argument, f"must not name {name!r}, which is both a series and a level "
                            "with other series.")  # fmt: skip

@@ -120,7 +120,11 @@ def _from_frame(S: Any, id_col: str) -> SummingMatrix:
         matrix = part.sparse.to_coo() if is_sparse else part.to_numpy()
     else:
         matrix = np.column_stack([np.asarray(S[name]) for name in names])
-    return _from_matrix(matrix, labels, column("S_df", names))
+    try:
+        return _from_matrix(matrix, labels, column("S_df", names))
+    except check.InputTypeError as error:
+        note = " If the columns are labels of levels, name these columns in 'spec'."
+        raise check.reworded(error, note=note) from None
 
 
 def _with_tags(found: SummingMatrix, tags: Any) -> SummingMatrix:
@@ -184,10 +188,6 @@ def _from_parents(hierarchy: Mapping[Any, Any]) -> SummingMatrix:
     names = list(dict.fromkeys([p for parents in above.values() for p in parents] + list(above)))
     inner = {p for parents in above.values() for p in parents}
     leaves = [name for name in names if name not in inner]
-    if len(leaves) == 1 and any(len(parents) > 1 for parents in above.values()):
-        check.fail("S_df", f"must have several series without parts; only {leaves[0]!r} has none. "
-                   "A dict goes from each series to those that it is a part of, not to its parts: "
-                   "{'a': 'all', 'b': 'all'}.")  # fmt: skip
     number = {name: k for k, name in enumerate(names)}
     rows, cols = [], []
     for k, leaf in enumerate(leaves):
@@ -199,6 +199,12 @@ def _from_parents(hierarchy: Mapping[Any, Any]) -> SummingMatrix:
         rows.append([number[name] for name in seen])
         cols.append([k] * len(seen))
     matrix = _ones(rows, cols, (len(names), len(leaves)))
+    several = next((name for name, parents in above.items() if len(parents) > 1), None)
+    if several is not None and matrix.nnz == matrix.shape[0]:
+        check.fail("S_df", "must go from each series to those that it is a part of, such as "
+                   f"{{'a': 'all', 'b': 'all'}}; this dict seems to go from {several!r} to its "
+                   "parts or to the series of its level. Pass a dict of levels as 'tags'."
+                   )  # fmt: skip
     return SummingMatrix(matrix, column("S_df", names), None, column("S_df", leaves))
 
 

@@ -121,8 +121,8 @@ class ForecastParts(Method):
 
     def noise_variance(self, noise: np.ndarray) -> np.ndarray:
         """Refuse: the values are not linear in the forecasts."""
-        check.fail("level", "must be None for the method 'forecast_proportions'; historical "
-                   "proportions have intervals.")  # fmt: skip
+        check.fail("level", "must be None for 'forecast_proportions'; 'average_proportions' and "
+                   "'proportion_averages' have intervals.")  # fmt: skip
 
 
 def _mean(x: np.ndarray) -> np.ndarray:

@@ -37,7 +37,7 @@ class Residuals:
         name: Callable[[int], str],
         by_pair: Callable[[np.ndarray], np.ndarray] | None = None,
     ) -> None:
-        self.values, self._name, self._by_pair = values, name, by_pair
+        self.values, self.name, self._by_pair = values, name, by_pair
 
     @property
     def is_aligned(self) -> bool:
@@ -52,7 +52,7 @@ class Residuals:
         existing residuals (divided by their number minus one), as in its sparse MinTrace.
         """
         check.one_of("residual_variance", definition, DEFINITIONS)
-        r, name = self.values, self._name
+        r, name = self.values, self.name
         count = (~np.isnan(r)).sum(axis=1)
         if (short := count < (1 if definition == "mean_square" else 2)).any():
             k = int(np.argmax(short))
@@ -70,6 +70,19 @@ class Residuals:
                 k = int(np.argmax(found <= 0))
                 check.fail("Y_df", f"must have residuals that vary; those of {name(k)} do not.")
         return found if self._by_pair is None else self._by_pair(found)
+
+
+def with_all(residuals: np.ndarray, name: Callable[[int], str], least: int, use: str) -> np.ndarray:
+    """Return the periods with residuals of all series; refuse fewer than `least`."""
+    known = ~np.isnan(residuals)
+    complete = residuals[:, known.all(axis=0)]
+    if complete.shape[1] < least:
+        count = known.sum(axis=1)
+        k = int(np.argmin(count))
+        check.fail("Y_df", f"must have at least {least} periods with residuals of all series for "
+                   f"{use}, not {complete.shape[1]}; {name(k)} has the fewest residuals "
+                   f"({count[k]}).")  # fmt: skip
+    return complete
 
 
 class Past:
@@ -96,13 +109,22 @@ class Past:
         return None if self._read_residuals is None else self._read_residuals()
 
 
-def from_mapping(structure: Structure, variance: Mapping[Any, Any]) -> np.ndarray:
-    """Return the variance of each series from a dict by name of the series or of its level."""
+def from_mapping(
+    structure: Structure, variance: Mapping[Any, Any], past: Past, definition: str
+) -> np.ndarray:
+    """Return the variance of each series from a dict by name of the series or of its level.
+
+    Series that the dict does not name have the variance of their residuals.
+    """
     s = np.full(structure.n, np.nan)
     for key, x in variance.items():
         infinite = isinstance(x, float) and x == np.inf
         number = np.inf if infinite else check.real(f"variance[{key!r}]", x)
         s[structure._find("variance", [key])] = number
+    left = np.flatnonzero(np.isnan(s))
+    if left.size and past.residuals is not None and past.residuals.is_aligned:
+        rest = Residuals(past.residuals.values[left], lambda k: structure.name(int(left[k])))
+        s[left] = rest.variance(definition)
     return checked(structure, s)
 
 

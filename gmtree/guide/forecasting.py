@@ -46,7 +46,8 @@ For each name of hierarchicalforecast, this table shows what to use in gmtree:
     TopDown, MiddleOut               the same names
     aggregate                        aggregate; it returns a structure in place of S_df, which
                                      HierarchicalReconciliation accepts as structure.to_frame()
-    aggregate_temporal               the same; its S_df and tags go to reconcile(temporal=True)
+    aggregate_temporal               not replaced: pass its S_df and tags to
+                                     reconcile(temporal=True)
 
 PERMBU samples, ERM, evaluation and plots stay with hierarchicalforecast.
 
@@ -67,6 +68,15 @@ must not change. ``nonnegative=True`` finds the exact optimum without negative v
 (``level=``) are exact for normal errors. ``intervals_method`` also offers bootstrap and conformal
 intervals, and ``num_samples`` draws coherent sample paths.
 
+In the example above, the base forecast of b is negative, and ``bottom_up`` keeps it. With
+``nonnegative=True`` it becomes 0, and the total grows:
+
+>>> for nonnegative in (False, True):
+...     found = gm.forecast.reconcile(base, part_of, method="bottom_up", nonnegative=nonnegative)
+...     print(found.iloc[:, -1].tolist())
+[1.0, 3.0, -2.0]
+[3.0, 3.0, 0.0]
+
 Which method should you use? Without historical data, ``wls_struct`` is hard to beat. If you have
 residuals, compare ``wls_var`` and ``mint_shrink`` on held-out data.
 
@@ -86,13 +96,4 @@ Without intervals, hierarchicalforecast's sparse solver iterates, and needs few 
 weights are nearly proportional to the numbers of leaves. It also stops before it reaches the
 optimum: on the groups with gaps, its bottom series differ from the optimum by 9 % for ``ols`` and
 by 0.002 % for ``wls_struct``.
-
-The base forecast of b is negative, and ``bottom_up`` keeps it. With ``nonnegative=True`` it becomes
-0, and the total grows:
-
->>> for nonnegative in (False, True):
-...     found = gm.forecast.reconcile(base, part_of, method="bottom_up", nonnegative=nonnegative)
-...     print(found.iloc[:, -1].tolist())
-[1.0, 3.0, -2.0]
-[3.0, 3.0, 0.0]
 """

@@ -244,7 +244,7 @@ def test_large_numbers():
         ({"lower": {"NY": 3}, "upper": {"NY": 2}}, "node 1.*NY.* has the bounds 3 and 2"),
         ({"upper": {"Utah": 2}}, "'upper' must be a label of this tree, not 'Utah'"),
         ({"lower": {"Orange": 2, ("VT", "Kings"): 2}}, r"'lower' must .* not \('VT', 'Kings'\)"),
-        ({"lower": {"NY": 9}, "upper": 2}, "node 1.*NY.* between 9 and inf.* reach -inf and 4"),
+        ({"lower": {"NY": 9}, "upper": 2}, "node 1.*NY.* between 9 and inf.* between -inf and 4"),
         ({"upper": "x"}, "'upper'"),
     ],
 )

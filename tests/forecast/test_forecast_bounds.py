@@ -138,7 +138,7 @@ def test_periods_and_frames_of_all_kinds(kind):
         ({"lower": 0, "method": "mint_shrink"}, "lower", "must be None for 'mint_shrink'"),
         ({"upper": 5, "method": "forecast_proportions"}, "upper", "'forecast_proportions'"),
         ({"upper": 5, "nonnegative": True, "clip_base": True}, "clip_base", "'lower' or 'upper'"),
-        ({"upper": {"x": 5}}, "upper", "must name series or levels of the structure, not 'x'"),
+        ({"upper": {"x": 5}}, "upper", "must name series or levels of the structure, not 'x'."),
         ({"upper": [5, 5, 5]}, "upper", "one number, or a dict or Series"),
         ({"upper": {"a": "5"}}, r"upper['a']", "must hold real numbers"),
         ({"upper": {"a": np.nan}}, "upper", "must be above -infinity; series 'a' has nan"),

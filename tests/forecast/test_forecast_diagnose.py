@@ -101,7 +101,9 @@ def test_windows_periods_and_several_tops():
 
 def test_wrong_arguments():
     d = data("strict")
-    with pytest.raises(ValueError, match="'Y_df' must hold"):
+    with pytest.raises(
+        ValueError, match="'Y_df' must hold past and fitted values, unless 'variance'"
+    ):
         gm.forecast.diagnose(d.base, d.structure)
     with pytest.raises(ValueError, match="'variance' must give each series"):
         gm.forecast.diagnose(d.base, d.structure, variance={"T": 1.0})

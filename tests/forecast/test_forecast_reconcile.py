@@ -168,6 +168,22 @@ def test_variances_by_name_and_by_level():
         reconcile(d.base, d.structure, method="wls_var", variance={"T": 1.0})
 
 
+def test_series_that_variances_do_not_name_have_those_of_their_residuals():
+    d = data("strict")
+    new = d.past.unique_id == "T/A"
+    past = d.past.assign(m=np.where(new, np.nan, d.past.m))
+    options = {"method": "wls_var", "variance": {"T/A": 3.0}}
+    found = reconcile(d.base, d.structure, Y_df=past, **options)
+    s = weights(d, "wls_var")
+    s[d.structure.labels == "T/A"] = 3
+    np.testing.assert_allclose(
+        d.wide(METHODS["wls_var"], found), dense.coherent(d.S, d.wide("m"), s), atol=1e-10
+    )
+    past["m"] = np.where(new | (past.unique_id == "T/B"), np.nan, past.m)
+    with pytest.raises(ValueError, match=r"'Y_df' must have residuals .* series 'T/B' has 0"):
+        reconcile(d.base, d.structure, Y_df=past, **options)
+
+
 @pytest.mark.parametrize("spec", ["strict", "grouped", "missing pairs"])
 def test_forecasts_with_infinite_variance_are_ignored(spec):
     d = data(spec)
@@ -261,7 +277,8 @@ def test_frames_as_sktime_has_them():
         (lambda b: b, {"temporal": True},
          "'Y_hat_df' must have a column 'temporal_id' .pass id_time_col if"),
         (lambda b: b[["unique_id", "ds"]], {}, "'Y_hat_df' must have a column of base forecasts"),
-        (lambda b: pd.concat([b, b[3:4]]), {}, r"rows 3 and 57 are both series 'T/A' at ds"),
+        (lambda b: pd.concat([b, b[3:4]]), {},
+         r"rows 3 and 57 are both series 'T/A' at ds 20..-..-..\. "),
         (lambda b: b.assign(unique_id=["Q", *b.unique_id[1:]]), {}, "row 0 has 'Q'"),
         (lambda b: b.assign(m="x"), {}, "must have the base forecasts of .* in a column of"),
         (lambda b: b.assign(m=pd.Series(["x", *b.m[1:]], dtype=object)), {}, "'m' must hold real"),
@@ -337,9 +354,11 @@ def test_wrong_pasts():
     past = d.past.assign(m=np.where(d.past.unique_id == "T/A", np.nan, d.past.m))
     with pytest.raises(ValueError, match=r"'Y_df' must have residuals .* series 'T/A' has 0"):
         reconcile(d.base, d.structure, method="wls_var", Y_df=past)
-    with pytest.raises(ValueError, match="'Y_df' must have a column 'm'"):
+    with pytest.raises(ValueError, match=r"'Y_df' must have a column 'm' .*, because each"):
         reconcile(d.base, d.structure, method="wls_var", Y_df=d.past.drop(columns="m"))
-    with pytest.raises(ValueError, match="more than 3 periods"):
+    with pytest.raises(
+        ValueError, match=r"at least 4 periods .*, not .; series 'T' has the fewest"
+    ):
         reconcile(d.base, d.structure, method="ols", Y_df=d.past[d.past.ds < "2020-03"], level=[80],
                   intervals_method="bootstrap")  # fmt: skip
 
@@ -459,6 +478,9 @@ def test_windows_of_a_cross_validation(kind, numbered):
     assert found[["ds", "cutoff", METHODS["ols"]]].notna().all(axis=None)
     with pytest.raises(ValueError, match=r"are both series .* need a column 'cutoff'"):
         reconcile(KINDS[kind](both.drop(columns="cutoff")), d.structure)
+    pasts = pd.concat([d.past.assign(cutoff=cut) for cut in (0, 1)])
+    with pytest.raises(ValueError, match=r"'Y_df' must have each .* windows .* share one past"):
+        reconcile(KINDS[kind](both), d.structure, method="wls_var", Y_df=KINDS[kind](pasts))
 
 
 def test_cutoffs_that_are_ends_of_series_are_not_windows():

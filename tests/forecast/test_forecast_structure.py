@@ -158,7 +158,7 @@ def test_parents_as_darts_has_them():
         ({"a": "a", "b": "all"}, "'a' is, indirectly"),
         ({"a": "all", "b": ""}, "one has no name"),
         ({"a": "all", "b": np.nan}, "one has no name"),
-        ({"all": ["a", "b"]}, "not to its parts"),
+        ({"all": ["a", "b"]}, "from 'all' to its parts"),
     ):
         with pytest.raises(ValueError, match=rule):
             Structure(wrong)
@@ -341,6 +341,9 @@ def test_weights_of_any_sign_count_by_size():
         (pd.DataFrame({"unique_id": ["a"], "a": [1]}), {"x": ["q"]}, "series of S_df, not 'q'"),
         (None, {"c": ["T"], "c/st": ["T/A", "B"]}, "spell the path"),
         (None, {"c": ["U"], "c/st": ["T/A"]}, "'U' has no leaf"),
+        ({"c": ["T"], "c/st": np.array(["T/A", "T/B"])}, None, "from 'c/st' .*Pass .* as 'tags'"),
+        ({"all": ["a", "b"], "b": ["c", "d"]}, None, "from each series to those that it is a part"),
+        (pd.DataFrame({"st": ["A", "B"], "rg": ["x", "y"]}), None, "must hold real .* in 'spec'"),
     ],
 )  # fmt: skip
 def test_wrong_structures(S, tags, message):

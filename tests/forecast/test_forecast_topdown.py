@@ -84,9 +84,13 @@ def test_groups_are_divided_from_a_level_that_has_each_leaf_once():
     [
         ("grouped", {}, "'S_df' must be a tree"),
         ("grouped", {"middle_level": "c/p"}, "'S_df' must be a tree for the method"),
-        ("strict", {"middle_level": "A"}, "'middle_level' must name"),
+        (
+            "strict",
+            {"middle_level": "st"},
+            "must name .*, not 'st'; its levels are 'c', 'c/st', 'c/s",
+        ),
         ("strict", {"middle_level": "T/A"}, "'middle_level' must have each leaf in one"),
-        ("strict", {"level": [90]}, "'level' must be None for the method 'forecast_proportions'"),
+        ("strict", {"level": [90]}, "for 'forecast_proportions'; 'average_proportions' and"),
         ("strict", {"nonnegative": True}, "'nonnegative' must be False for"),
         ("strict", {"method": "average_proportions", "Y_df": None}, "'Y_df' must hold past values"),
         (

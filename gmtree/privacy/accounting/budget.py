@@ -101,8 +101,8 @@ class Budget:
             if rho is not None:
                 check.fail(
                     "delta",
-                    "must be given with 'epsilon', as a target for which rho is chosen; the "
-                    "epsilon that a budget in rho implies is ledger.epsilon(delta).",
+                    "must be None if 'rho' is given, because delta only helps to choose rho for an "
+                    "epsilon; ledger.epsilon(delta) is the epsilon that a budget in rho implies.",
                 )
             target = positive("epsilon", epsilon), proper_delta(delta)
             measure, amount = "rho", zcdp_rho(*target)

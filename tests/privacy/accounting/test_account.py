@@ -515,7 +515,7 @@ def test_wrong_terms(path):
     for terms, words in (
         ({}, "'epsilon' or argument 'rho' must be given"),
         ({"epsilon": 1, "rho": 1}, "not both"),
-        ({"rho": 1, "delta": 1e-9}, "'delta' must be given with 'epsilon'"),
+        ({"rho": 1, "delta": 1e-9}, "'delta' must be None if 'rho' is given"),
         ({"epsilon": 0}, "'epsilon' must be above 0"),
         ({"epsilon": 1, "neighbors": "x"}, "'neighbors' must be"),
         ({"epsilon": 1, "path": path.parent}, "'path' must be a file"),

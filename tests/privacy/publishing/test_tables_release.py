@@ -214,7 +214,7 @@ def test_targets_choose_rho_on_the_safe_side():
         assert ledger.target == (Fraction(epsilon), Fraction(delta))
     r = gm.release_tables(TREE, COUNTS, axes=AXES, queries=QUERIES, epsilon=1, delta="1e-9")
     assert "chosen for epsilon = 1 with delta = 1e-9" in str(r.ledger)
-    with pytest.raises(ValueError, match="'delta' must be given with 'epsilon'"):
+    with pytest.raises(ValueError, match="'delta' must be None if 'rho' is given"):
         gm.release(TREE, [1] * 5, rho=1, delta=1e-9)
     data = r.ledger.to_dict()
     for wrong in (["1/2", "1/1000000000"], ["1", "0"], ["1"], "x", ["1", "2"]):
