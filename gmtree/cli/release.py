@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from gmtree.cli.counts import MOST_RECORDS, Tables, add_options, kept_share, tre
 from gmtree.cli.table_files import level_names
 
 if TYPE_CHECKING:
+    from gmtree.privacy.accounting.allocation import Allocation
     from gmtree.privacy.accounting.budget import Budget
     from gmtree.privacy.accounting.workload import Workload
     from gmtree.privacy.planning.plan import Plan
@@ -190,6 +192,12 @@ def _add_output(p: argparse.ArgumentParser) -> None:
         "--nonnegative", action="store_true", help="require values that are not negative"
     )
     p.add_argument("--integer", action="store_true", help="round the values to whole numbers")
+    for name in ("lower", "upper"):
+        p.add_argument(
+            f"--{name}", metavar="B", type=float,
+            help=f"{name} bound of the values of all leaves, which is public knowledge and must "
+            "not depend on the data",
+        )  # fmt: skip
     p.add_argument(
         "--confidence",
         metavar="P",
@@ -247,13 +255,14 @@ def run(args: argparse.Namespace) -> int:
 def _foresee(args: argparse.Namespace) -> str:
     """Describe the release that these options ask for; raise ValueError if it would be refused."""
     from gmtree.privacy import Account
-    from gmtree.privacy.accounting.allocation import divide
     from gmtree.privacy.planning.plan import plan_for
 
     tree, _, budget, workload = _prepare(args)
+    allocation = _allocation(args, tree, budget, workload)
     if args.account is not None:
-        Account(path=args.account).check(tree, divide(tree, budget, workload))
-    described = _describe(tree, plan_for(tree, budget, workload), args)
+        Account(path=args.account).check(tree, allocation)
+    plan = replace(plan_for(tree, budget, workload), ledger=allocation.ledger)
+    described = _describe(tree, plan, args)
     if args.estimate_kept is None:
         return f"{described}\n\nNothing was drawn, spent or written."
     found = kept_share(args)
@@ -286,6 +295,11 @@ def _describe(tree: Tree, plan: Plan, args: argparse.Namespace) -> str:
             "Errors and intervals belong to the column 'estimate'; the intervals are cut off at 0. "
             "The column 'value', which is never negative, has different errors: --bootstrap "
             "estimates them."
+        )
+    elif plan.ledger.public_knowledge:
+        parts.append(
+            "Errors and intervals belong to the column 'estimate'. The column 'value', which keeps "
+            "the public bounds, has different errors: --bootstrap estimates them."
         )
     if args.delta is not None and args.rho is not None:
         epsilon = short(Fraction(plan.ledger.epsilon(args.delta)), up=True)
@@ -359,14 +373,13 @@ def _check_options(args: argparse.Namespace) -> str:
 def _release(args: argparse.Namespace) -> Published[Any]:
     """The release that the options ask for."""
     from gmtree.privacy import Account, Release, TableRelease
-    from gmtree.privacy.accounting.allocation import divide
     from gmtree.privacy.publishing.publish import publish
 
     tree, counts, budget, workload = _prepare(args)
     account = None
     if args.account is not None:
         account = Account(path=args.account, purpose=args.purpose)
-        resume.refuse_again(args, tree, divide(tree, budget, workload).ledger)
+        resume.refuse_again(args, tree, _allocation(args, tree, budget, workload).ledger)
     with Progress(1, "adding noise") as progress:
         made = publish(
             Release if args.axes is None else TableRelease,
@@ -377,9 +390,22 @@ def _release(args: argparse.Namespace) -> Published[Any]:
             account=account,
             nonnegative=args.nonnegative,
             integer=args.integer,
+            lower=args.lower,
+            upper=args.upper,
         )
         progress.advance(1)
     return made
+
+
+def _allocation(
+    args: argparse.Namespace, tree: Tree, budget: Budget, workload: Workload
+) -> Allocation:
+    """Scales and ledger of the release."""
+    from gmtree.privacy.accounting.allocation import divide
+    from gmtree.privacy.publishing.public_bounds import read_bounds
+
+    allocation = divide(tree, budget, workload)
+    return read_bounds(tree, allocation, args.nonnegative, args.lower, args.upper)[1]
 
 
 def _prepare(args: argparse.Namespace) -> tuple[Tree, np.ndarray, Budget, Workload]:

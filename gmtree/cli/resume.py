@@ -34,7 +34,8 @@ def add_option(p: argparse.ArgumentParser) -> None:
 def check(args: argparse.Namespace) -> None:
     """Refuse options that have no meaning for a release that was drawn already."""
     for name, value in vars(args).items():
-        if name not in _OPTIONS and value not in _NOT_GIVEN:
+        is_zero = value == 0 and value is not False
+        if name not in _OPTIONS and (is_zero or value not in _NOT_GIVEN):
             option = "FILE" if name == "file" else f"--{name.replace('_', '-')}"
             raise ValueError(
                 f"--resume allows only --account, -o, --confidence and --force, not {option}: the "

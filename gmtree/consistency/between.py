@@ -22,6 +22,7 @@ from gmtree.consistency import sweeps
 from gmtree.consistency.bounded import LARGEST, LARGEST_EXPONENT
 from gmtree.consistency.exact import Tolerance
 from gmtree.consistency.factor import Factor
+from gmtree.tree import Tree
 from gmtree.tree.locate import node_in_error
 
 # In the first rounds of Newton's method prices may change by any amount. If most of them have
@@ -54,6 +55,8 @@ def project_between(
     check.finite("noisy", v)
     if factor.exact.size:
         sweeps.sums_below(factor, threads, v)
+    # Rounding must not make sums of non-negative numbers negative.
+    nonnegative = lower is not None and bool((lower[factor.tree._leaf_index] >= 0).all())
     largest = max((_largest(a) for a in (v, lower, upper) if a is not None), default=0.0)
     shift = int(np.frexp(largest)[1]) - LARGEST_EXPONENT if largest > LARGEST else 0
     if shift:
@@ -67,6 +70,8 @@ def project_between(
             _refuse_infeasible(factor, problem, shift, tolerance)
         if not _settle_prices(factor, threads, problem, x):
             x[:] = by_polylines(factor, threads, problem, shift, tolerance)
+        if nonnegative:
+            np.maximum(x, 0, out=x)
         with np.errstate(over="ignore"):
             if shift:
                 np.ldexp(x, shift, out=x)
@@ -101,7 +106,7 @@ def _refuse_infeasible(factor: Factor, problem: Problem, shift: int, tolerance: 
         bad = 0
     if bad < 0:
         return
-    i = int(tree.order[bad])
+    i = int(tree._sweep_order[bad])
     bounds = -np.inf if lower is None else lower[i], np.inf if upper is None else upper[i]
     own, between, below = (
         " and ".join(f"{np.ldexp(x, shift):.15g}" for x in numbers)
@@ -117,6 +122,14 @@ def _refuse_infeasible(factor: Factor, problem: Problem, shift: int, tolerance: 
     check.fail(
         argument, rule, node, f"{known}, but the sum of its children must be between {below}."
     )
+
+
+def refuse_infeasible_bounds(
+    tree: Tree, lower: np.ndarray | None, upper: np.ndarray | None
+) -> None:
+    """Refuse bounds by node that no consistent values can meet exactly, whatever is measured."""
+    problem = Problem(np.zeros(tree.n), lower, upper)
+    _refuse_infeasible(Factor.of(tree, None, None), problem, 0, tolerance=0.0)
 
 
 def _settle_prices(factor: Factor, threads: int | None, problem: Problem, out: np.ndarray) -> bool:

@@ -127,7 +127,8 @@ def release_frame(
         of rows left out is not reported.
     **options
         Options of :func:`gmtree.release`, such as `epsilon`, `rho`, `account`, `nonnegative` and
-        `integer`. By default the values are fractions and may be negative.
+        `integer`, and without `axes` the public bounds `lower` and `upper`. By default the values
+        are fractions and may be negative.
 
     Returns
     -------

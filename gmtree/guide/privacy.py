@@ -85,6 +85,17 @@ often smaller. Pass epsilon and delta as the target, and the release meets it:
 >>> plan.ledger.measure, bool(plan.ledger.epsilon(1e-9) <= 1)
 ('rho', True)
 
+Public bounds
+-------------
+
+If everyone knows bounds of the counts, such as the capacity of houses, pass them as ``lower=`` and
+``upper=``. The values are then the best ones within these bounds, which costs nothing. Bounds that
+you read off the data are not public, and would break the guarantee.
+
+>>> bounded = gm.release(tree, [304, 2717, 29], epsilon=1, lower=0, upper=2000)
+>>> bool((bounded.values[tree.leaves] <= 2000).all())
+True
+
 Tables
 ------
 

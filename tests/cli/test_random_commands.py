@@ -116,6 +116,8 @@ releases = command(
     flag("--ignore-unknown"),
     flag("--nonnegative"),
     flag("--integer"),
+    option("--lower", numbers),
+    option("--upper", numbers),
     flag("--dry-run"),
     option("--confidence", numbers),
     flag("--force"),

@@ -94,6 +94,24 @@ def test_infeasible_bounds_name_the_node(seed, kind):
         assert refuse_problem(problem) == expected
 
 
+def test_infeasible_bounds_name_the_node_in_any_numbering():
+    # Parents have smaller numbers than their children, but node 2 is higher than node 1.
+    post = gm.Consistency(gm.Tree.from_parents([-1, 0, 0, 1, 2, 4]))
+    with pytest.raises(ValueError, match="node 2 must be between 5 and inf, but its "):
+        post.project(np.zeros(6), lower={"node": [-9, -9, 5, -9, -np.inf, -np.inf]},
+                     upper={"node": [np.inf] * 5 + [1]})  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", [69, 139, 229, 253, 307])
+def test_rounding_makes_no_sum_of_nonnegative_values_negative(seed):
+    rng = np.random.default_rng(seed)
+    tree = gm.shapes.chain(int(rng.integers(10, 40)))
+    known = tree.aggregate(rng.integers(0, 100, tree.n_leaves) * (rng.random(tree.n_leaves) < 0.5))
+    noisy = rng.normal(0, 1e5, tree.n)
+    upper = {"node": np.where(rng.random(tree.n) < 0.5, known, np.inf)}
+    assert (gm.Consistency(tree).project(noisy, nonnegative=True, upper=upper) >= 0).all()
+
+
 def test_named_shapes():
     rng = np.random.default_rng(3)
     for tree in named_shapes(60).values():

@@ -176,7 +176,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "gmtree.optimal_shares": {"rho": None},
     "gmtree.plan": {"epsilon": 1, "rho": None},
     "gmtree.reconcile": {"lower": 0, "upper": lambda: np.arange(3.0, 7)},
-    "gmtree.release": {"epsilon": 1, "rho": None},
+    "gmtree.release": {"epsilon": 1, "rho": None, "lower": 0, "upper": lambda: np.arange(3.0, 7)},
     "gmtree.release_tables": {
         "counts": lambda: np.arange(8).reshape(4, 2),
         "axes": lambda: {"sex": 2},

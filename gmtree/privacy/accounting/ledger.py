@@ -109,6 +109,8 @@ class Ledger:
     structural_zeros : tuple of int
         Cells of a whole table, counted along its axes, that cannot occur. They are public, and are
         published as 0 without noise.
+    public_knowledge : tuple of str
+        Sentences about further public knowledge that the values use, as the caller stated it.
     """
 
     measure: str
@@ -128,6 +130,7 @@ class Ledger:
     max_per_leaf: int | None = None
     person: str | None = None
     structural_zeros: tuple[int, ...] = ()
+    public_knowledge: tuple[str, ...] = ()
 
     @property
     def enforced(self) -> bool:
@@ -203,6 +206,7 @@ class Ledger:
             )
         return (
             *found,
+            *self.public_knowledge,
             f"The tree, including its empty leaves, was chosen without looking at the data{but}.",
             "Only functions of the noisy counts and the disclosures below are published.",
             "The random number generator is unpredictable.",
@@ -297,6 +301,7 @@ def _read(data: Mapping[str, Any]) -> Ledger:
         max_per_leaf=None if per_leaf is None else check.count("max_per_leaf", per_leaf, least=1),
         person=None if data["person"] is None else _text(data["person"]),
         structural_zeros=_zeros(data["structural_zeros"], axes),
+        public_knowledge=tuple(map(_text, _list(data["public_knowledge"]))),
     )
 
 

@@ -1,10 +1,11 @@
 """Releases on disk: ``.npz`` and ``.parquet``, and ledgers beside other files.
 
-Both kinds of file hold the arrays ``parent`` and ``noisy``, and ``exact`` and ``labels`` if the
-release has them. A JSON text states the kind of file, the ledger, the options, and a SHA-256
-checksum of everything. A Parquet file has further columns for other programs, which are not read
-back. Nothing is pickled, so that reading a file never runs code from it. The ledger of a file is
-checked against its tree: a file that understates its loss is refused like a damaged one.
+Both kinds of file hold the arrays ``parent`` and ``noisy``, and ``exact``, ``labels`` and the
+bounds ``lower`` and ``upper`` if the release has them. A JSON text states the kind of file, the
+ledger, the options, and a SHA-256 checksum of everything. A Parquet file has further columns for
+other programs, which are not read back. Nothing is pickled, so that reading a file never runs code
+from it. The ledger of a file is checked against its tree: a file that understates its loss is
+refused like a damaged one.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from gmtree.privacy.accounting.ledger import Ledger
 from gmtree.privacy.files.packing import fit_int64, pack_labels, portable, unpack_labels
 from gmtree.privacy.files.provenance import check_form, checked
 from gmtree.privacy.publishing.columns import columns, measured_only
+from gmtree.privacy.publishing.public_bounds import check_bounds
 from gmtree.tree import Tree
 from gmtree.tree.core import _rebuild
 
@@ -37,7 +39,10 @@ LEDGER_FORMAT = "gmtree release ledger 1"
 _CLASSES = {FORMAT: "Release", TABLES_FORMAT: "TableRelease"}
 _COPY_FORMAT = "gmtree stored copy 1"
 # Names of the arrays among the columns of a Parquet file.
-_COLUMNS = {"parent": "parent", "noisy": "noisy", "exact": "exact", "labels": "stored_label"}
+_COLUMNS = {
+    "parent": "parent", "noisy": "noisy", "exact": "exact", "labels": "stored_label",
+    "lower": "lower_bound", "upper": "upper_bound",
+}  # fmt: skip
 _STORED = "stored_"
 
 
@@ -46,7 +51,7 @@ class _DamagedError(ValueError):
 
 
 Arrays = dict[str, np.ndarray]
-Parts = tuple[Tree, Any, Ledger, np.ndarray | None, bool, bool, dict[str, Any] | None]
+Parts = tuple[Tree, Any, Ledger, np.ndarray | None, bool, bool, dict[str, Any] | None, Arrays]
 
 
 def save(release: Any, path: str | os.PathLike[str]) -> None:
@@ -216,6 +221,7 @@ def _pack(release: Any) -> tuple[Arrays, dict[str, Any]]:
     """Arrays and header; the table of query k is the array ``noisy_k``."""
     tree = release.tree
     arrays = {"parent": portable(tree.parent)}
+    arrays |= {name: portable(bound) for name, bound in release.bounds.items()}
     if release.ledger.axes is None:
         arrays["noisy"] = portable(release.noisy)
     else:
@@ -263,7 +269,14 @@ def _unpack(arrays: Arrays, header: Mapping[str, Any]) -> Parts:
     options = header["nonnegative"], header["integer"]
     if not all(isinstance(x, bool) for x in options):
         raise ValueError("an option is neither true nor false")
-    return tree, counts, ledger, exact, *options, checked(header.get("provenance"), tree)
+    bounds = {name: a for name, a in arrays.items() if name in ("lower", "upper")}
+    for bound in bounds.values():
+        _of_shape(bound, (tree.n,), np.float64)
+    check_bounds(tree, ledger, options[0], bounds)
+    if bool(bounds) != bool(ledger.public_knowledge):
+        raise ValueError("the ledger does not state the bounds")
+    origin = checked(header.get("provenance"), tree)
+    return tree, counts, ledger, exact, *options, origin, bounds
 
 
 def _noisy(arrays: Arrays, tree: Tree, ledger: Ledger) -> Any:

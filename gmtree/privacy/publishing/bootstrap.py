@@ -51,9 +51,7 @@ def bootstrap(release: Any, runs: int, rng: Any) -> dict[Any, BootstrapErrors]:
     sums = {query: np.zeros((2, *view.shape)) for query, view in views.items()}
     for _ in range(runs):
         noisy = {query: view + _noise(release, query, words) for query, view in views.items()}
-        x = release._post.project(
-            noisy.get(None, noisy), nonnegative=release.nonnegative, integer=release.integer
-        )
+        x = release._project(noisy.get(None, noisy))
         for query, error in release._views(x - truth).items():
             sums[query] += error, error**2
     return {query: _summary(release, query, *(x / runs)) for query, x in sums.items()}

@@ -24,7 +24,7 @@ def columns(release: Any, confidence: float | None) -> dict[str, np.ndarray]:
     results = columns_of_results(release, confidence)
     # A column of labels must not have the name of any other column, even of one that only some
     # files have.
-    taken = [*place, *results, *INTERVAL, "exact", "stored_label"]
+    taken = [*place, *results, *INTERVAL, "exact", "stored_label", "lower_bound", "upper_bound"]
     taken += ["note"] if release.ledger.enforced else []
     return place | label_columns(tree, taken, None) | results
 

@@ -30,6 +30,7 @@ from gmtree.privacy.accounting.workload import PLAIN, Workload, workload_of
 from gmtree.privacy.files import storage
 from gmtree.privacy.files.provenance import Drawing, with_options, with_tree
 from gmtree.privacy.publishing.measuring import forget_locals
+from gmtree.privacy.publishing.public_bounds import as_arguments, check_bounds, read_bounds
 from gmtree.tree import Tree
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class Options(TypedDict, total=False):
 
     nonnegative: bool
     integer: bool
+    lower: Any
+    upper: Any
     account: Account | None
     threads: int | None
 
@@ -66,6 +69,8 @@ def publish(
     *,
     nonnegative: bool = False,
     integer: bool = False,
+    lower: Any = None,
+    upper: Any = None,
     account: Account | None = None,
     threads: int | None = None,
 ) -> Made:
@@ -76,13 +81,14 @@ def publish(
     outer = sys.exc_info()[1]
     try:
         allocation = divide(tree, budget, workload)
+        options = whole_options(tree, allocation.ledger, nonnegative, integer)
+        bounds, allocation = read_bounds(tree, allocation, options[0], lower, upper)
         ledger, exact = allocation.ledger, allocation.exact
-        options = whole_options(tree, ledger, nonnegative, integer)
         # This refuses scales that leave a value undetermined, before anything is charged.
         solver = kind._solver(tree, ledger, exact, threads)
         kind._refuse(solver, options[1])
         draw = Drawing(kind._function, tree, allocation, account)
-        made = _draw(kind, tree, counts, allocation, options, threads, solver, draw)
+        made = _draw(kind, tree, counts, allocation, options, bounds, threads, solver, draw)
     except BaseException as error:
         forget_locals(error, outer)
         raise
@@ -100,6 +106,7 @@ def _draw(
     counts: Any,
     allocation: Allocation,
     options: tuple[bool, bool],
+    bounds: dict[str, np.ndarray],
     threads: int | None,
     solver: Any,
     draw: Drawing,
@@ -112,7 +119,7 @@ def _draw(
         noisy = kind._measure(tree, counts, allocation, draw.begin)
         origin = draw.origin(nonnegative=options[0], integer=options[1])
         parts = (tree, noisy, allocation.ledger, allocation.exact, *options, threads)
-        made = kind(*parts, solver=solver, origin=origin)
+        made = kind(*parts, solver=solver, origin=origin, bounds=bounds)
         if (copy := draw.copy()) is not None:
             storage.save_copy(made, *copy)
             made._copy = copy[0]
@@ -124,7 +131,7 @@ def publish_given(kind: type[Made], given: dict[str, Any]) -> Made:
     counts = given.pop("counts")
     try:
         tree, axes, queries = given.pop("tree"), given.pop("axes", None), given.pop("queries", None)
-        options = {name: given.pop(name) for name in Options.__annotations__}
+        options = {name: given.pop(name) for name in Options.__annotations__ if name in given}
         budget = Budget.of(**given)
         workload = workload_of(budget, axes, queries)
         return publish(kind, tree, counts, budget, workload, **options)
@@ -143,6 +150,8 @@ class Published(ABC, Generic[Solver]):
         The privacy loss of the release, line by line.
     nonnegative, integer : bool
         The options with which `values` are computed.
+    bounds : dict
+        Arrays by node of the public bounds 'lower' and 'upper' that `values` keep, if given.
     """
 
     # Set by subclasses: name of the public function, format of files, and functions that make the
@@ -172,10 +181,14 @@ class Published(ABC, Generic[Solver]):
         *,
         solver: Solver | None = None,
         origin: dict[str, Any] | None = None,
+        bounds: dict[str, np.ndarray] | None = None,
     ) -> None:
         self.tree, self.noisy, self.ledger = tree, noisy, ledger
         self.nonnegative, self.integer = nonnegative, integer
         self._exact, self._threads, self._origin = exact, threads, origin
+        self.bounds = bounds or {}
+        for bound in self.bounds.values():
+            bound.flags.writeable = False
         if solver is not None:
             self._post = solver
 
@@ -199,17 +212,22 @@ class Published(ABC, Generic[Solver]):
     @cached_property
     def values(self) -> np.ndarray:
         """Consistent values: each parent is the sum of its children; int64 if `integer`."""
-        if not (self.nonnegative or self.integer):
+        if not (self.nonnegative or self.integer or self.bounds):
             return self.estimate
-        x = self._post.project(self.noisy, nonnegative=self.nonnegative, integer=self.integer)
+        x = self._project(self.noisy)
         x.flags.writeable = False
         return x
+
+    def _project(self, noisy: Any) -> np.ndarray:
+        """Consistent values with the options and bounds of the release."""
+        options: Any = {"nonnegative": self.nonnegative, "integer": self.integer}
+        return self._post.project(noisy, **options, **as_arguments(self.bounds))
 
     @cached_property
     def estimate(self) -> np.ndarray:
         """The best unbiased estimate of every count; standard errors and intervals refer to it.
 
-        These are the consistent values without `nonnegative` and `integer`: some may be
+        These are the consistent values without `nonnegative`, `integer` and bounds: some may be
         negative. The mean of ``values - estimate`` over many nodes shows the bias of `values`.
         """
         x = self._post.project(self.noisy)
@@ -219,7 +237,7 @@ class Published(ABC, Generic[Solver]):
     def reprocess(self, *, nonnegative: bool = False, integer: bool = False) -> Self:
         """Return a release with these noisy counts and other options for `values`.
 
-        This costs no privacy.
+        This costs no privacy. Public bounds remain.
 
         Parameters
         ----------
@@ -236,9 +254,11 @@ class Published(ABC, Generic[Solver]):
         """
         options = whole_options(self.tree, self.ledger, nonnegative, integer)
         self._refuse(self._post, options[1])
+        check_bounds(self.tree, self.ledger, options[0], self.bounds)
         other = type(self)(
             self.tree, self.noisy, self.ledger, self._exact, *options, self._threads,
             origin=with_options(self._origin, nonnegative=options[0], integer=options[1]),
+            bounds=self.bounds,
         )  # fmt: skip
         other.__dict__.update({k: x for k, x in self.__dict__.items() if k in self._shared})
         other._copy = self._copy
@@ -271,6 +291,7 @@ class Published(ABC, Generic[Solver]):
         """The text of `repr`, with further parts after the tree."""
         spent = f"{self.ledger.measure}={short(self.ledger.total, up=True)}"
         options = [name for name in ("nonnegative", "integer") if getattr(self, name)]
+        options += ["bounds"] if self.bounds else []
         return f"{type(self).__name__}({', '.join([repr(self.tree), *parts, spent, *options])})"
 
     def _repr_html_(self) -> str:
@@ -280,7 +301,7 @@ class Published(ABC, Generic[Solver]):
         # Results that can be computed again are left out.
         options = (self.nonnegative, self.integer, self._threads)
         parts = (self.tree, self._picklable(), self.ledger, self._exact, *options)
-        return _again, (type(self), parts, self._origin)
+        return _again, (type(self), parts, self._origin, self.bounds)
 
     def _picklable(self) -> Any:
         return self.noisy
@@ -336,13 +357,15 @@ class Published(ABC, Generic[Solver]):
 
     @classmethod
     def _of(cls, parts: storage.Parts) -> Self:
-        tree, noisy, ledger, exact, nonnegative, integer, origin = parts
+        tree, noisy, ledger, exact, nonnegative, integer, origin, bounds = parts
         options = whole_options(tree, ledger, nonnegative, integer)
-        return cls(tree, noisy, ledger, exact, *options, origin=origin)
+        return cls(tree, noisy, ledger, exact, *options, origin=origin, bounds=bounds)
 
 
-def _again(kind: type[Made], parts: tuple[Any, ...], origin: dict[str, Any] | None) -> Made:
-    return kind(*parts, origin=origin)
+def _again(
+    kind: type[Made], parts: tuple[Any, ...], origin: dict[str, Any] | None, bounds: Any
+) -> Made:
+    return kind(*parts, origin=origin, bounds=bounds)
 
 
 def whole_options(tree: Tree, ledger: Ledger, nonnegative: Any, integer: Any) -> tuple[bool, bool]:

@@ -51,6 +51,8 @@ def release(
     mechanism: str | None = None,
     nonnegative: bool = False,
     integer: bool = False,
+    lower: Any = None,
+    upper: Any = None,
     max_count: int | None = None,
     disclosures: Sequence[str] = (),
     account: Account | None = None,
@@ -114,6 +116,14 @@ def release(
         :meth:`Release.bootstrap` estimates the errors of non-negative values.
     integer : bool
         Whether to round values to whole numbers, with exact sums.
+    lower, upper : optional
+        Public bounds of `values`, in the forms of :meth:`Consistency.project`: a block cannot hold
+        more people than its housing, or the total of a state lies in a range that everyone knows.
+        Choose them without looking at the data: then they cost nothing, and the ledger states that
+        you gave them as public knowledge. They do not change `noisy`, `estimate` and its errors;
+        :meth:`Release.bootstrap` estimates the errors of `values`. Bounds that no values can meet
+        are refused before anything is charged or drawn, and so are bounds with `invariants`. With
+        `integer`, fractional bounds may be rounded beyond themselves.
     max_count : int, optional
         Public bound at which the counts of leaves are cut off before noise is added. By default,
         and at most, 2^50 divided by the height and by the number of leaves. That is more than
@@ -145,6 +155,13 @@ def release(
     Release(Tree(n=6, internal=3, leaves=3, height=3), epsilon=1, nonnegative, integer)
     >>> bool(r.values[0] == r.values[3:].sum()), r.std_error.round(2)
     (True, array([3.1 , 2.87, 2.62, 3.31, 3.31, 2.62]))
+
+    Everyone knows that 600 to 700 people live in New York, and at most 350 in its county Albany:
+
+    >>> public = {"lower": {"NY": 600}, "upper": {"NY": 700, ("NY", "Albany"): 350}}
+    >>> r = gm.release(tree, [304, 372, 29], epsilon=1, **public)
+    >>> bool(600 <= r.values[1] <= 700), bool(r.values[3] <= 350)
+    (True, True)
     """
     try:
         return publish_given(Release, locals())
@@ -168,6 +185,8 @@ class Release(OrderedLeaves, Published[Consistency]):
         The privacy loss by level, the assumptions, and the facts outside the guarantee.
     nonnegative, integer : bool
         The options with which `values` are computed.
+    bounds : dict
+        Arrays by node of the public bounds 'lower' and 'upper' of `values`, if they were given.
     """
 
     noisy: np.ndarray
@@ -420,7 +439,7 @@ class Release(OrderedLeaves, Published[Consistency]):
     def _repr_html_(self) -> str:
         spent = f"{self.ledger.measure} = {short(self.ledger.total, up=True)}"
         columns = {"value": self.values}
-        if self.nonnegative or self.integer:
+        if self.nonnegative or self.integer or self.bounds:
             columns["estimate"] = self.estimate
         columns["std. error"] = self.std_error
         rounded = {name: np.round(x, 2) for name, x in columns.items()}
