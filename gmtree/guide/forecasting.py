@@ -43,7 +43,9 @@ For each name of hierarchicalforecast, this table shows what to use in gmtree:
     MinTrace(m, nonnegative=True)    MinTrace(m, nonnegative=True, clip_base=True) has the same
                                      values; without clip_base, the optimum is closer to the
                                      base forecasts, and its column has another name
-    TopDown, MiddleOut               the same names
+    TopDown, MiddleOut               the same names; hierarchicalforecast 1.5.3 may return 0 for a
+                                     series that it divides by forecast proportions, if this
+                                     series has a single child
     aggregate                        aggregate; it returns a structure in place of S_df, which
                                      HierarchicalReconciliation accepts as structure.to_frame()
     aggregate_temporal               not replaced: pass its S_df and tags to
