@@ -73,6 +73,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except MemoryError:
         return _fail("there is not enough memory.")
+    except FileNotFoundError as error:
+        return _fail(f"There is no file {str(error.filename)!r}.")
     except (ImportError, OSError, OverflowError, TypeError, ValueError) as error:
         return _fail(str(error))
     except KeyboardInterrupt:
@@ -93,7 +95,7 @@ def _finish_output() -> None:
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
-    except OSError:
+    except (OSError, ValueError):  # ValueError: the stream is closed
         with suppress(OSError, ValueError):  # in another program, this stream may not be a file
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

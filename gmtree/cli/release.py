@@ -182,7 +182,8 @@ def _add_leaves(p: argparse.ArgumentParser) -> None:
     p.add_argument(
         "--ignore-unknown", action="store_true",
         help="skip rows with a leaf that is not in --tree, or a value that is not in --cells, "
-        "without reporting how many",
+        "without reporting how many; a row with an empty label is still refused, because it could "
+        "be a total",
     )  # fmt: skip
 
 
@@ -285,6 +286,8 @@ def _describe(tree: Tree, plan: Plan, args: argparse.Namespace) -> str:
     if args.resume is not None:
         counted = f"entry {args.resume} of {args.account}"
     but = ", without rows whose leaf --tree does not list" if args.ignore_unknown else ""
+    if but and args.axes is not None:
+        but += " or whose cell --cells does not list"
     parts = [
         f"{args.output or 'Dry run'}: {tree.n:,} nodes, {tree.n_leaves:,} leaves; {counted}{but}",
         plan,
@@ -309,6 +312,18 @@ def _describe(tree: Tree, plan: Plan, args: argparse.Namespace) -> str:
     return "\n\n".join(map(str, parts))
 
 
+def _check_needed(args: argparse.Namespace) -> None:
+    """Refuse a release without one of the options that only --resume can do without."""
+    needed = {
+        "FILE": args.file is not None,
+        "--levels": args.levels is not None,
+        "--epsilon or --rho": args.epsilon is not args.rho,
+    }
+    for name, is_given in needed.items():
+        if not is_given:
+            raise ValueError(f"{name} must be given, except with --resume.")
+
+
 def _check_options(args: argparse.Namespace) -> str:
     """Check the options before any data are read, and return the file type of OUT."""
     from gmtree.cli.account import open_account
@@ -317,9 +332,8 @@ def _check_options(args: argparse.Namespace) -> str:
     from gmtree.privacy.publishing.bootstrap import MOST_RUNS
     from gmtree.privacy.publishing.intervals import proper_confidence
 
-    given = None not in (args.file, args.levels) and args.epsilon is not args.rho
-    if args.resume is None and not given:
-        raise ValueError("FILE, --levels, and --epsilon or --rho are required without --resume.")
+    if args.resume is None:
+        _check_needed(args)
     ending = ""
     if args.output is not None:
         ending = files.kind("OUT", args.output, (*files.TABLES, ".npz"))
@@ -434,7 +448,8 @@ def _prepare(args: argparse.Namespace) -> tuple[Tree, np.ndarray, Budget, Worklo
     shares: Any = args.shares.split(",") if re.match(r"[\d.]", args.shares) else None
     if shares is not None and tables is not None:
         shares = dict.fromkeys(tables.queries, shares)
-    make = partial(Budget.of, **terms, person=args.person)
+    unlisted = {"person": args.person, "ignore_unknown": args.ignore_unknown}
+    make = partial(Budget.of, **terms, **unlisted)
     budget = make(shares=shares)
     tree, counts = tree_and_counts(args, level_names(args.levels), tables, bounds)
     if args.shares in ("nodes", "leaves"):

@@ -124,7 +124,8 @@ def release_frame(
     ignore_unknown : bool
         Leave out rows whose leaf is not in `tree`, or whose cell is not in `axes`, instead of
         refusing them. Labels are compared exactly, including blanks and leading zeros. The number
-        of rows left out is not reported.
+        of rows left out is not reported, but the ledger states that rows may have been left out. A
+        row with a missing label in `levels` is still refused, because it could be a total.
     **options
         Options of :func:`gmtree.release`, such as `epsilon`, `rho`, `account`, `nonnegative` and
         `integer`, and without `axes` the public bounds `lower` and `upper`. By default the values
@@ -206,6 +207,7 @@ def release_frame(
             max_contributions=bounds.records,
             max_per_leaf=max_per_leaf,
             person=person,
+            ignore_unknown=ignore_unknown,
         )
         workload = workload_of(budget, axes, queries)
         is_change = budget.neighbors == "change_one"
@@ -244,7 +246,6 @@ def _tree_and_counts(
 ) -> tuple[Tree, np.ndarray]:
     """The tree and the true counts of its leaves, with each person's records within `bounds`."""
     check.flag("leaves_are_public", leaves_are_public)
-    check.flag("ignore_unknown", ignore_unknown)
     if person is not None and count is not None:
         check.fail("person", "must be None if 'count' is given: a row must be one record.")
     if ignore_unknown and is_change:

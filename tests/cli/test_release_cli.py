@@ -294,7 +294,9 @@ def test_a_dry_run_tells_everything_and_spends_nothing(folder, monkeypatch, caps
     assert release(*options, "--count", "people") == 0
     assert "column 'people' is added up by leaf\n" in capsys.readouterr().out
     assert release(*options, "--ignore-unknown") == 0
-    assert "each row is one record, without rows whose leaf --tree" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "each row is one record, without rows whose leaf --tree does not list\n" in out
+    assert "  - Records whose leaf is not listed were left out, and their number is not" in out
 
 
 def test_a_dry_run_is_refused_by_an_account_that_would_refuse_the_release(folder, capsys):
@@ -597,6 +599,22 @@ def test_closed_standard_input_is_named(folder, capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
     assert release("--count", "people", file="-") == 2
     assert "FILE is standard input, which is closed" in capsys.readouterr().err
+
+
+def test_a_reader_that_stops_early_is_no_error(folder):
+    options = "release people.csv --levels state,county --leaves-are-public --epsilon 1 -o -"
+    run = f"{shlex.quote(sys.executable)} -m gmtree {options} | true"
+    done = subprocess.run(
+        ["sh", "-c", run], capture_output=True, text=True, check=False, cwd=folder
+    )
+    assert "Traceback" not in done.stderr
+
+
+def test_missing_files_and_options_are_named(folder, capsys):
+    assert cli.main(["release", "people.csv", "--epsilon", "1", "--dry-run"]) == 2
+    assert "error: --levels must be given, except with --resume." in capsys.readouterr().err
+    assert release(file="no.csv") == 2
+    assert "error: There is no file 'no.csv'." in capsys.readouterr().err
 
 
 def test_a_full_disk_is_told_in_one_line(folder):

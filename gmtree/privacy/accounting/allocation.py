@@ -155,6 +155,7 @@ def divide(
             max_per_leaf=budget.max_per_leaf,
             person=budget.person,
             structural_zeros=workload.zeros,
+            ignore_unknown=budget.ignore_unknown,
         )
 
     amount = budget.amount if budget.target is None else rho_for(budget.target, ledger_of)

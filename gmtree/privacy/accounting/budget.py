@@ -68,6 +68,7 @@ class Budget:
     person: str | None = None
     target: tuple[Fraction, Fraction] | None = None
     structural_zeros: Any = None
+    ignore_unknown: bool = False
 
     @classmethod
     def of(
@@ -86,12 +87,17 @@ class Budget:
         disclosures: Any = (),
         person: Any = None,
         structural_zeros: Any = None,
+        ignore_unknown: Any = False,
+        **others: Any,
     ) -> Budget:
         """The budget for the arguments of a public function.
 
         `person` is the column that identifies people, if the caller leaves out the records that are
-        beyond a person's bounds.
+        beyond a person's bounds. `ignore_unknown` states that the caller leaves out
+        records of unknown leaves or cells. `others` are arguments that no public function has.
         """
+        for name in others:
+            check.fail_type(name, "must not be given: there is no such option here.")
         if (epsilon is None) == (rho is None):
             both = "" if epsilon is None else ", not both"
             check.fail("epsilon", f"or argument 'rho' must be given{both}.")
@@ -120,6 +126,7 @@ class Budget:
             person=None if person is None else str(person),
             target=target,
             structural_zeros=structural_zeros,
+            ignore_unknown=check.flag("ignore_unknown", ignore_unknown),
         )
         for text in budget.disclosures:
             if not isinstance(text, str) or not text.strip():

@@ -91,9 +91,12 @@ def _mark(tree: Tree, item: Any, chosen: np.ndarray) -> str:
         try:
             i = tree.node(item)
         except check.ArgumentError as error:
+            known = ", ".join(filter(None, names))
+            levels = f" The levels are {known}." if known else ""
             check.fail(
                 "invariants",
-                f"must name nodes or levels of the tree, not {item!r}: a label {error.rule}",
+                f"must name nodes or levels of the tree, not {item!r}.{levels} The label of a node "
+                f"{error.rule}",
             )
     chosen[i] = True
     return _node_name(tree, i)

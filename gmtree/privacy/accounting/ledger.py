@@ -18,7 +18,7 @@ from gmtree._text import preformatted, printable, short
 from gmtree.consistency.tables.queries import Axes
 from gmtree.privacy.accounting.budget import MEASURES, NEIGHBORS
 from gmtree.privacy.accounting.conversion import needed_delta, proper_delta
-from gmtree.privacy.accounting.ledger_text import describe, left_out, records
+from gmtree.privacy.accounting.ledger_text import describe, left_out, records, unknown
 from gmtree.privacy.accounting.rational import LOSS_BITS, stored_fraction, to_json
 from gmtree.privacy.accounting.tight import tight_epsilon
 from gmtree.privacy.accounting.workload import PLAIN, TableAxes, Workload, lengths_of
@@ -111,6 +111,8 @@ class Ledger:
         published as 0 without noise.
     public_knowledge : tuple of str
         Sentences about further public knowledge that the values use, as the caller stated it.
+    ignore_unknown : bool
+        Whether records were left out whose leaf or cell is not in the public lists.
     """
 
     measure: str
@@ -131,6 +133,7 @@ class Ledger:
     person: str | None = None
     structural_zeros: tuple[int, ...] = ()
     public_knowledge: tuple[str, ...] = ()
+    ignore_unknown: bool = False
 
     @property
     def enforced(self) -> bool:
@@ -203,6 +206,11 @@ class Ledger:
             found.append(
                 f"Some cells cannot occur, which everyone may know: {', '.join(named[:10])}{more}. "
                 "They are published as 0 without noise, and records in them are not counted."
+            )
+        if self.ignore_unknown:
+            found.append(
+                f"{unknown(self)} were left out, and their number is not reported. Stated errors "
+                "and intervals do not include them."
             )
         return (
             *found,
@@ -302,6 +310,7 @@ def _read(data: Mapping[str, Any]) -> Ledger:
         person=None if data["person"] is None else _text(data["person"]),
         structural_zeros=_zeros(data["structural_zeros"], axes),
         public_knowledge=tuple(map(_text, _list(data["public_knowledge"]))),
+        ignore_unknown=check.flag("ignore_unknown", data["ignore_unknown"]),
     )
 
 

@@ -112,8 +112,10 @@ def summary(ledger: Any) -> list[str]:
 def _not_counted(ledger: Any) -> str:
     """Sentences about records that the numbers do not count because of public rules."""
     text = ""
+    if ledger.ignore_unknown:
+        text = f" {unknown(ledger)} are not counted."
     if ledger.structural_zeros:
-        text = " Records in cells that cannot occur are not counted."
+        text += " Records in cells that cannot occur are not counted."
     if ledger.max_count is not None and ledger.max_count < _MOST_RECORDS:
         what = "Leaves" if ledger.axes is None else "Cells of leaves"
         most = f"{ledger.max_count:,}"
@@ -165,6 +167,11 @@ def left_out(ledger: Any) -> str:
         f"Counts include at most {records(ledger.max_contributions)} per person. Stated errors "
         "and intervals do not include the records left out."
     )
+
+
+def unknown(ledger: Any) -> str:
+    """The records that are left out if rows with unknown labels are ignored."""
+    return "Records whose leaf" + ("" if ledger.axes is None else " or cell") + " is not listed"
 
 
 def query_name(query: tuple[str, ...]) -> str:

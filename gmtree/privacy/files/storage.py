@@ -179,7 +179,9 @@ def _load(path: Path, writer: str, forms: Sequence[str], key: str = "") -> Parts
             arrays, header = read(stream)
         if header.get("format") not in forms:
             listed = " or ".join(map(repr, forms))
-            raise _DamagedError(f"its format is {header.get('format')!r}, not {listed}")
+            kind = _CLASSES.get(str(header.get("format")))
+            other = f": {kind}.load reads it" if kind else ""
+            raise _DamagedError(f"its format is {header.get('format')!r}, not {listed}{other}")
         if any(array.dtype == object for array in arrays.values()):
             raise _DamagedError("it has missing entries: it is damaged")
         if header.get("checksum") != checksum(header, arrays):

@@ -18,7 +18,10 @@ def check_release(path: Path, account: Account | None) -> str:
     """Describe an unchanged file in a sentence; raise ValueError for a changed one."""
     ledger, provenance, found = _read(path)
     if account is not None:
-        refuse_unknown(account.entries, ledger, provenance)
+        try:
+            refuse_unknown(account.entries, ledger, provenance)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
         entry = provenance["account"]["entry"]
         return f"{path}: {found}, and entry {entry} of {account.path} was charged for it."
     drawn = (provenance or {}).get("account")

@@ -31,7 +31,7 @@ class BootstrapErrors(NamedTuple):
     level_bias: np.ndarray
     level_rmse: np.ndarray
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         rows = [("level", "bias", "rmse")]
         levels = zip(self.level_bias, self.level_rmse, strict=True)
         rows += [(str(d), f"{b:.4g}", f"{e:.4g}") for d, (b, e) in enumerate(levels, start=1)]

@@ -417,6 +417,19 @@ def test_invariants_that_name_no_node_or_several(text, item, why):
         allocate(tree, epsilon=1, invariants=[item])
 
 
+def test_invariants_that_name_no_level_list_the_levels():
+    tree = gm.Tree.from_levels(["NY", "VT"], ["Kings", "Orange"], levels=["state", "county"])
+    with pytest.raises(
+        ValueError, match=r"not 'city'[.] The levels are total, state, county[.] The"
+    ):
+        allocate(tree, epsilon=1, invariants=["city"])
+
+
+def test_an_option_that_does_not_exist_is_named():
+    with pytest.raises(TypeError, match="Argument 'confidence' must not be given"):
+        gm.plan(gm.shapes.star(3), epsilon=1, confidence=0.9)
+
+
 def test_nodes_without_noise_free_budget_for_the_others():
     """The budget is divided by the largest number of noisy nodes on a path."""
     tree = gm.Tree.from_parents([-1, 0, 0, 0, 1, 1, 2, 2, 3, 3])

@@ -163,6 +163,8 @@ def test_verify_commands(folder, capsys):
     assert publish("free.csv") == 0
     assert run("verify", "free.csv") == 0
     assert "was not charged to an account" in capsys.readouterr().out
+    assert run("account", "verify", "b.json", "out.csv", "free.csv") == 2
+    assert "error: free.csv: Argument 'account' must be the one" in capsys.readouterr().err
     assert publish("x.csv", "--purpose", "none") == 2
 
 
