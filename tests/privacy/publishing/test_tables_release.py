@@ -491,7 +491,7 @@ def test_saved_and_loaded(seeded, tmp_path):
     assert r.provenance["function"] == "release_tables"
     plain = gm.release(TREE, [1] * 5, epsilon=1)
     for path in files:
-        with pytest.raises(ValueError, match="its format is .*: TableRelease.load reads it"):
+        with pytest.raises(ValueError, match=r"its format is .*: TableRelease\.load reads it"):
             gm.Release.load(path)
         plain.save(path)
         with pytest.raises(ValueError, match=r"written by TableRelease\.save; its format is"):
