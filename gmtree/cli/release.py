@@ -312,18 +312,6 @@ def _describe(tree: Tree, plan: Plan, args: argparse.Namespace) -> str:
     return "\n\n".join(map(str, parts))
 
 
-def _check_needed(args: argparse.Namespace) -> None:
-    """Refuse a release without one of the options that only --resume can do without."""
-    needed = {
-        "FILE": args.file is not None,
-        "--levels": args.levels is not None,
-        "--epsilon or --rho": args.epsilon is not args.rho,
-    }
-    for name, is_given in needed.items():
-        if not is_given:
-            raise ValueError(f"{name} must be given, except with --resume.")
-
-
 def _check_options(args: argparse.Namespace) -> str:
     """Check the options before any data are read, and return the file type of OUT."""
     from gmtree.cli.account import open_account
@@ -333,7 +321,7 @@ def _check_options(args: argparse.Namespace) -> str:
     from gmtree.privacy.publishing.intervals import proper_confidence
 
     if args.resume is None:
-        _check_needed(args)
+        resume.check_needed(args)
     ending = ""
     if args.output is not None:
         ending = files.kind("OUT", args.output, (*files.TABLES, ".npz"))

@@ -31,6 +31,18 @@ def add_option(p: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def check_needed(args: argparse.Namespace) -> None:
+    """Refuse a release without one of the options that only --resume can do without."""
+    needed = {
+        "FILE": args.file is not None,
+        "--levels": args.levels is not None,
+        "--epsilon or --rho": args.epsilon is not args.rho,
+    }
+    for name, is_given in needed.items():
+        if not is_given:
+            raise ValueError(f"{name} must be given, except with --resume.")
+
+
 def check(args: argparse.Namespace) -> None:
     """Refuse options that have no meaning for a release that was drawn already."""
     for name, value in vars(args).items():
