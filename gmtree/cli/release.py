@@ -273,7 +273,7 @@ def _foresee(args: argparse.Namespace) -> str:
 def _describe(tree: Tree, plan: Plan, args: argparse.Namespace) -> str:
     """Describe the release, its errors by level and its ledger."""
     from gmtree.frames.doubts import doubts_about_levels
-    from gmtree.privacy.accounting.ledger_text import records
+    from gmtree.privacy.accounting.ledger_text import records, unknown
 
     counted = "each row is one record"
     if args.count is not None:
@@ -285,11 +285,10 @@ def _describe(tree: Tree, plan: Plan, args: argparse.Namespace) -> str:
         counted += f", in tables by {args.axes}"
     if args.resume is not None:
         counted = f"entry {args.resume} of {args.account}"
-    but = ", without rows whose leaf --tree does not list" if args.ignore_unknown else ""
-    if but and args.axes is not None:
-        but += " or whose cell --cells does not list"
+    if args.ignore_unknown:
+        counted += f", without {unknown(plan.ledger).lower()}"
     parts = [
-        f"{args.output or 'Dry run'}: {tree.n:,} nodes, {tree.n_leaves:,} leaves; {counted}{but}",
+        f"{args.output or 'Dry run'}: {tree.n:,} nodes, {tree.n_leaves:,} leaves; {counted}",
         plan,
         plan.ledger,
     ]
@@ -436,8 +435,7 @@ def _prepare(args: argparse.Namespace) -> tuple[Tree, np.ndarray, Budget, Worklo
     shares: Any = args.shares.split(",") if re.match(r"[\d.]", args.shares) else None
     if shares is not None and tables is not None:
         shares = dict.fromkeys(tables.queries, shares)
-    unlisted = {"person": args.person, "ignore_unknown": args.ignore_unknown}
-    make = partial(Budget.of, **terms, **unlisted)
+    make = partial(Budget.of, **terms, person=args.person, ignore_unknown=args.ignore_unknown)
     budget = make(shares=shares)
     tree, counts = tree_and_counts(args, level_names(args.levels), tables, bounds)
     if args.shares in ("nodes", "leaves"):

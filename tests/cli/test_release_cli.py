@@ -295,7 +295,7 @@ def test_a_dry_run_tells_everything_and_spends_nothing(folder, monkeypatch, caps
     assert "column 'people' is added up by leaf\n" in capsys.readouterr().out
     assert release(*options, "--ignore-unknown") == 0
     out = capsys.readouterr().out
-    assert "each row is one record, without rows whose leaf --tree does not list\n" in out
+    assert "each row is one record, without records whose leaf is not listed\n" in out
     assert "  - Records whose leaf is not listed were left out, and their number is not" in out
 
 

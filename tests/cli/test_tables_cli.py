@@ -125,7 +125,7 @@ def test_unknown_cells_are_refused_or_left_out(records, noiseless, capsys):
     first, second = (gm.TableRelease.load(name) for name in ("a.npz", "b.npz"))
     np.testing.assert_array_equal(first.values, second.values)
     out = capsys.readouterr().out
-    assert "whose leaf --tree does not list or whose cell --cells does not list\n" in out
+    assert ", without records whose leaf or cell is not listed\n" in out
     assert " Records whose leaf or cell is not listed are not counted." in str(second.ledger)
     assert (first.ledger.ignore_unknown, second.ledger.ignore_unknown) == (False, True)
 
