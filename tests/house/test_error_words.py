@@ -174,8 +174,9 @@ def test_errors_carry_their_argument_rule_and_node():
     for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
         assert isinstance(error, gm.InputError)
         assert (error.argument, error.node) == ("noisy", 3)
-        assert error.rule == "must be finite; node 3 is nan."
-        assert str(error) == "Argument 'noisy' must be finite; node 3 is nan."
+        hint = "a node that was not measured has variance inf."
+        assert error.rule == f"must be finite; node 3 is nan; {hint}"
+        assert str(error) == f"Argument 'noisy' must be finite; node 3 is nan; {hint}"
     with pytest.raises(TypeError) as caught:
         gm.reconcile("tree", [1])
     assert isinstance(caught.value, gm.InputTypeError)
