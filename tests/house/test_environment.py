@@ -6,6 +6,7 @@ import importlib.util
 import shutil
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 from processes import run, run_tests
@@ -159,8 +160,9 @@ def first(x, out):
 """
 
 
-def test_machine_code_for_other_types_is_not_loaded(tmp_path):
+def test_machine_code_for_other_types_is_not_loaded(tmp_path, monkeypatch):
     """If a process is killed while it compiles, the file of numba may have code for other types."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
     path = tmp_path / "made.py"
     path.write_text(KERNEL)
 
@@ -173,7 +175,7 @@ def test_machine_code_for_other_types_is_not_loaded(tmp_path):
         return out[0], made.first
 
     assert (call(7)[0], call(1.5)[0]) == (7, 1.5)
-    whole, fraction = sorted((tmp_path / "__pycache__").glob("*.nbc"))
+    whole, fraction = sorted(tmp_path.rglob("*.nbc"))
     fraction.write_bytes(whole.read_bytes())
     value, first = call(1.5)
     assert value == 1.5

@@ -54,7 +54,7 @@ def test_all_kernels_give_the_same_bits_in_both_tiers():
 def test_properties_hold_in_both_tiers():
     """With numbers of all types and sizes: zeros, infinities, sums that overflow."""
     run_tests(
-        *("-p", "both_tiers", "-k", "not threads"),
+        *("-p", "both_tiers"),
         str(TESTS / "consistency" / "test_projection.py"),
         str(TESTS / "consistency" / "test_missing_and_extreme.py"),
         str(TESTS / "matrix" / "test_matrix.py"),
