@@ -126,7 +126,7 @@ cumulative shares and quantiles with intervals:
 
 To count at most K records of each person, give `gmtree.release_frame` the bins as leaves, in order:
 
->>> records = pd.DataFrame({"id": range(4000), "age": [17, 30, 50, 70] * 1000})
+>>> records = pd.DataFrame({"id": range(40_000), "age": [17, 30, 50, 70] * 10_000})
 >>> bands = ["0-17", "18-39", "40-64", "65-109"]
 >>> records["band"] = pd.cut(records["age"], edges, right=False, labels=bands).astype(str)
 >>> by_person = gm.release_frame(records, ["band"], tree=pd.DataFrame({"band": bands}),
